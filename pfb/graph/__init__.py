@@ -1,0 +1,1 @@
+"""dask graphs: names, indices, chunks and placement, but no arithmetic."""

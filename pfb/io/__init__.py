@@ -1,0 +1,1 @@
+"""Files to named arrays and back; no operators and no solvers."""

@@ -1,0 +1,1 @@
+"""Arrays in, arrays out: the arithmetic, with no knowledge of dask, files or options."""

@@ -1,0 +1,1 @@
+"""Linear operators and regularisers: a domain, a precision, `dot` and `hdot`."""

@@ -1,0 +1,1 @@
+"""One module per command: the only place where files, graphs and solvers meet."""

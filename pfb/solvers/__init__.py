@@ -1,0 +1,1 @@
+"""Algorithms written on protocols; they know neither dask nor any concrete operator."""

@@ -1,0 +1,85 @@
+"""Array aliases, small records and the protocols that the layers share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+Real = NDArray[np.floating[Any]]
+Complex = NDArray[np.complexfloating[Any, Any]]
+
+
+class Beam(NamedTuple):
+    """An elliptical Gaussian: full widths at half maximum in radians, position angle in radians North through East."""
+
+    major: float
+    minor: float
+    pa: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """The pixel grid of an image and where it lies on the sky (SIN projection).
+
+    Arrays are indexed ``[x, y]``: x along falling right ascension, y along rising
+    declination; the phase centre is at pixel ``(nx // 2, ny // 2)``.
+    """
+
+    nx: int
+    ny: int
+    cell: float
+    """Pixel size along both axes in radians."""
+    ra: float
+    """Right ascension of the phase centre in radians, 0 <= ra < 2 pi."""
+    dec: float
+    """Declination of the phase centre in radians."""
+    frame: str = "FK5"
+    """``ICRS``, ``FK5`` (equinox 2000) or ``FK4`` (equinox 1950)."""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(nx, ny)."""
+        return self.nx, self.ny
+
+
+@dataclass(frozen=True, kw_only=True)
+class Observation:
+    """Who observed what and when, for the headers of the products."""
+
+    telescope: str = ""
+    object: str = ""
+    observer: str = ""
+    start: float = 0.0
+    """First time stamp, MJD seconds UTC."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Band:
+    """One imaging band, an interval of frequency."""
+
+    index: int
+    freq_min: float
+    """Lower edge of its lowest channel in Hz."""
+    freq_max: float
+    """Upper edge of its highest channel in Hz."""
+    freq: float
+    """Effective frequency in Hz: the mean over its channels, weighted once the weights are known."""
+
+
+class LinearOperator(Protocol):
+    """A linear map between real arrays."""
+
+    domain: tuple[int, ...]
+    codomain: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    def dot(self, x: Real) -> Real:
+        """Apply the operator."""
+        ...
+
+    def hdot(self, y: Real) -> Real:
+        """Apply its adjoint."""
+        ...
