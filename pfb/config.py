@@ -1,11 +1,12 @@
 """The options of every command, said once: name, type, default, unit, range and help.
 
 A field of one of these classes is an option of the command line (``psf_oversize`` becomes
-``--psf-oversize``), a key of the YAML file and a line of the option reference.
+``--psf-oversize``, a switch also ``--no-...``), a key of the YAML file and a line of the option reference.
 """
 
 from __future__ import annotations
 
+import math
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
@@ -20,7 +21,8 @@ def option(
     choices: tuple[str, ...] = (),
     minimum: float | None = None,
     maximum: float | None = None,
-    flag: str | None = None,
+    above: float | None = None,
+    short: str | None = None,
 ) -> Any:
     """Declare an option.
 
@@ -36,11 +38,13 @@ def option(
         The words that are allowed, for an option that takes one of few.
     minimum, maximum
         The closed interval that a number must lie in.
-    flag
-        Spelling of a switch that is not the field's own name, e.g. ``--no-wgridding/--wgridding``.
+    above
+        What a number must exceed: a lower bound that is itself not allowed.
+    short
+        A second, short spelling such as ``-o``.
     """
-    metadata = dict(help=help, metavar=metavar, choices=choices, minimum=minimum, maximum=maximum, flag=flag)
-    return field(default=default, metadata=metadata)
+    limits = dict(choices=choices, minimum=minimum, maximum=maximum, above=above)
+    return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, **limits))
 
 
 def check(config: Any) -> None:
@@ -50,11 +54,15 @@ def check(config: Any) -> None:
         if value is None or not f.metadata:
             continue
         name = "--" + f.name.replace("_", "-")
-        low, high = f.metadata["minimum"], f.metadata["maximum"]
+        low, high, above = f.metadata["minimum"], f.metadata["maximum"], f.metadata["above"]
+        if isinstance(value, float) and not math.isfinite(value):
+            raise InputError(f"{name} is {value} but must be a finite number")
+        if above is not None and not value > above:
+            raise InputError(f"{name} is {value} but must be greater than {above:g}")
         if low is not None and not value >= low:
-            raise InputError(f"{name} is {value} but must be at least {low}")
+            raise InputError(f"{name} is {value} but must be at least {low:g}")
         if high is not None and not value <= high:
-            raise InputError(f"{name} is {value} but must be at most {high}")
+            raise InputError(f"{name} is {value} but must be at most {high:g}")
         choices = f.metadata["choices"]
         if choices and value not in choices:
             raise InputError(f"{name} is {value!r} but must be one of {', '.join(choices)}")
@@ -72,7 +80,9 @@ class Config:
 class Output(Config):
     """Where the products go."""
 
-    output: str = option(metavar="PREFIX", help="products are named PREFIX.zarr, PREFIX-*.fits and PREFIX-quicklook.png")
+    output: str = option(
+        short="-o", metavar="PREFIX", help="products are named PREFIX.zarr, PREFIX-*.fits and PREFIX-quicklook.png"
+    )
     overwrite: bool = option(False, help="replace products that exist; they stay until the new ones are complete")
     quiet: bool = option(False, help="print errors only")
 
@@ -81,30 +91,59 @@ class Output(Config):
 class Selection(Config):
     """Which samples of a measurement set are used."""
 
-    field: str | None = option(None, metavar="ID|NAME,...", help="fields to use; default: the only one, or the only one observed as a target")
-    spw: str | None = option(None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)")
+    field: str | None = option(
+        None, metavar="ID|NAME,...", help="fields to use; default: the only one, or the only one observed as a target"
+    )
+    spw: str | None = option(
+        None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)"
+    )
     scan: str | None = option(None, metavar="NUMBER,...", help="scans to use, e.g. 1,5~9 (default: all)")
-    chan: str | None = option(None, metavar="FIRST~LAST,...", help="channels to use in every spectral window, e.g. 10~46 (default: all)")
-    data_column: str | None = option(None, metavar="COLUMN", help="visibilities (default: CORRECTED_DATA if the set has it, else DATA)")
-    weight_column: str | None = option(None, metavar="COLUMN", help="natural weights (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)")
-    clip: float = option(0.0, minimum=0.0, maximum=0.5, metavar="FRACTION", help="drop this fraction of each band's strongest samples (interference)")
-    stokes_weight: str = option("l2", choices=("l2", "minvar"), help="weight of a Stokes sample: inverse variance, or the least of its two correlations")
+    chan: str | None = option(
+        None, metavar="FIRST~LAST,...", help="channels to use in every spectral window, e.g. 10~46 (default: all)"
+    )
+    data_column: str | None = option(
+        None, metavar="COLUMN", help="visibilities (default: CORRECTED_DATA if the set has it, else DATA)"
+    )
+    weight_column: str | None = option(
+        None, metavar="COLUMN", help="natural weights (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)"
+    )
+    clip: float = option(
+        0.0, minimum=0.0, maximum=0.5, metavar="FRACTION",
+        help="drop this fraction of each band's strongest samples (interference)",
+    )
+    stokes_weight: str = option(
+        "l2", choices=("l2", "minvar"),
+        help="weight of a Stokes sample: inverse variance, or the least of its two correlations",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Imaging(Config):
     """The image grid, its bands and the weighting."""
 
-    nband: int = option(4, minimum=1, help="imaging bands that the channels are divided into")
+    nband: int | None = option(
+        None, minimum=1, help="imaging bands that the channels are divided into (default: 4, or the channels if fewer)"
+    )
     npix: str | None = option(None, metavar="NX[,NY]", help="image size in pixels (default: from --fov and --cell)")
-    cell: float | None = option(None, minimum=0.0, metavar="ARCSEC", help="pixel size (default: Nyquist's of the longest baseline / --super-resolution)")
-    fov: float | None = option(None, minimum=0.0, metavar="DEG", help="width of the image (default: out to the first null of the primary beam)")
+    cell: float | None = option(
+        None, above=0.0, metavar="ARCSEC",
+        help="pixel size (default: Nyquist's of the longest baseline / --super-resolution)",
+    )
+    fov: float | None = option(
+        None, above=0.0, metavar="DEG", help="width of the image (default: out to the first null of the primary beam)"
+    )
     super_resolution: float = option(2.0, minimum=1.0, help="pixels per Nyquist pixel when --cell is not given")
-    psf_oversize: float = option(1.4, minimum=1.0, maximum=2.0, help="size of the PSF over that of the image; 2 makes the convolution exact")
+    psf_oversize: float = option(
+        1.4, minimum=1.0, maximum=2.0, help="size of the PSF over that of the image; 2 makes the convolution exact"
+    )
     weighting: str = option("briggs", choices=("natural", "uniform", "briggs"), help="imaging weights")
-    robust: float = option(0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural")
-    epsilon: float = option(1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum")
-    wgridding: bool = option(True, flag="--wgridding/--no-wgridding", help="correct for the w-term")
+    robust: float = option(
+        0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural"
+    )
+    epsilon: float = option(
+        1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum"
+    )
+    wgridding: bool = option(True, help="correct for the w-term")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,7 +151,9 @@ class Resources(Config):
     """Where the graph runs."""
 
     workers: int = option(0, minimum=0, help="worker processes of a local cluster; 0 runs threads in this process")
-    threads_per_worker: int | None = option(None, minimum=1, help="threads of each worker (default: the cores divided among the workers)")
+    threads_per_worker: int | None = option(
+        None, minimum=1, help="threads of each worker (default: the cores divided among the workers)"
+    )
     scheduler: str | None = option(None, metavar="ADDRESS", help="join the dask scheduler at this address")
 
 
@@ -128,7 +169,9 @@ class Clean(Image):
     mask: str | None = option(None, metavar="FITS", help="the model is zero where this image is zero or blank")
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
     nlevels: int = option(3, minimum=1, maximum=10, help="levels of the wavelet decompositions")
-    prior: str = option("mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency")
+    prior: str = option(
+        "mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency"
+    )
     rmsfactor: float = option(1.0, minimum=0.0, help="threshold over the rms of the MFS residual")
     niter: int = option(10, minimum=1, help="major cycles at most")
     tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
@@ -138,8 +181,12 @@ class Clean(Image):
     cg_maxit: int = option(150, minimum=1, help="conjugate gradient iterations at most")
     pd_tol: float = option(3e-4, minimum=0.0, help="stop the primal-dual iteration at this relative change")
     pd_maxit: int = option(500, minimum=1, help="primal-dual iterations at most")
-    positivity: str = option("clip", choices=("none", "clip", "joint"), help="joint: a pixel negative in any band is zero in all")
-    l1_reweight_from: int = option(-1, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)")
+    positivity: str = option(
+        "clip", choices=("none", "clip", "joint"), help="joint: a pixel negative in any band is zero in all"
+    )
+    l1_reweight_from: int = option(
+        -1, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
+    )
     alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
 
 
@@ -147,9 +194,14 @@ class Clean(Image):
 class Restore(Config):
     """Make restored images from a finished run."""
 
-    output: str | None = option(None, metavar="PREFIX", help="prefix of the new images (default: that of the dataset)")
+    output: str | None = option(
+        None, short="-o", metavar="PREFIX", help="prefix of the new images (default: that of the dataset)"
+    )
     overwrite: bool = option(False, help="replace images that exist")
-    beam: str | None = option(None, metavar="BMAJ[,BMIN,BPA]", help="restoring beam in arcsec and degrees (default: the native beams; the cube has each band's own)")
+    beam: str | None = option(
+        None, metavar="BMAJ[,BMIN,BPA]",
+        help="restoring beam in arcsec and degrees (default: the native beams; the cube has each band's own)",
+    )
     common_beam: bool = option(False, help="restore every band with the smallest beam that encloses all of them")
     quiet: bool = option(False, help="print errors only")
 

@@ -83,3 +83,16 @@ class LinearOperator(Protocol):
     def hdot(self, y: Real) -> Real:
         """Apply its adjoint."""
         ...
+
+
+class Visibilities(NamedTuple):
+    """Stokes visibilities that share their channels; a band is a tuple of these, one per spectral window and set."""
+
+    uvw: Real
+    """(row, 3) float64, metres."""
+    freq: Real
+    """(chan,) float64, Hz, ascending."""
+    vis: Complex
+    """(row, chan) complex128, Jy; zero where the weight is zero."""
+    weight: Real
+    """(row, chan) float64: natural weights in Jy**-2, or imaging weights; zero where flagged."""

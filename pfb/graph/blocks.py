@@ -1,0 +1,144 @@
+"""How cubes and coefficients are cut into blocks, and along which tree sums over bands are taken."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pfb.errors import InputError
+from pfb.graph.tasks import Graph, Key, add, ref
+from pfb.kernels.prox import split
+
+Range = tuple[int, int]
+
+
+def ranges(n: int, chunk: int) -> tuple[Range, ...]:
+    """Cut 0 ... n - 1 into runs of `chunk`, the last one shorter."""
+    return tuple((first, min(first + chunk, n)) for first in range(0, n, chunk))
+
+
+@dataclass(frozen=True)
+class Blocks:
+    """Blocks of the solver's arrays.
+
+    Parameters
+    ----------
+    nband, nbasis, ncoefficient : int
+        Sizes of the axes.
+    band_chunk : int
+        Bands of a block: a power of two, or all of them. With all bands in a block the sums over
+        frequency are local to a task, and images travel instead of coefficients.
+    basis_chunk : int
+        Bases of a block.
+    tile : int
+        Coefficients of one task of the sum over bands; all by default (0).
+
+    Raises
+    ------
+    InputError
+        If a chunk is not possible.
+    """
+
+    nband: int
+    nbasis: int
+    ncoefficient: int
+    band_chunk: int = 1
+    basis_chunk: int = 1
+    tile: int = 0
+
+    def __post_init__(self) -> None:
+        chunk = self.band_chunk
+        # Only then is every block a whole branch of the fixed binary tree, whatever the chunk.
+        if chunk < 1 or (chunk < self.nband and chunk & (chunk - 1)):
+            raise InputError(f"a block has {chunk} bands but must have a power of two or all {self.nband}")
+        if self.basis_chunk < 1 or self.tile < 0:
+            raise InputError(f"blocks of {self.basis_chunk} bases and tiles of {self.tile} coefficients are not possible")
+
+    @property
+    def bands(self) -> tuple[Range, ...]:
+        """First and last + 1 band of every block."""
+        return ranges(self.nband, self.band_chunk)
+
+    @property
+    def bases(self) -> tuple[Range, ...]:
+        """First and last + 1 basis of every block."""
+        return ranges(self.nbasis, self.basis_chunk)
+
+    @property
+    def tiles(self) -> tuple[Range, ...]:
+        """First and last + 1 coefficient of every tile."""
+        return ranges(self.ncoefficient, self.tile or self.ncoefficient)
+
+
+Nest = int | tuple["Nest", "Nest"]
+
+
+def branches(nleaf: int, owner: Callable[[int], int]) -> tuple[list[Range], Nest]:
+    """Cut the fixed binary tree over `nleaf` leaves into branches that have one owner each.
+
+    The tree depends on the number of leaves only, so the rounding of a sum along it is that of
+    every machine and every number of workers.
+
+    Parameters
+    ----------
+    nleaf : int
+        Leaves, e.g. blocks of bands.
+    owner
+        Owner of a leaf; neighbours tend to have the same.
+
+    Returns
+    -------
+    branches : list of (int, int)
+        First and last + 1 leaf of every branch.
+    nest
+        How the branches' sums are added: pairs of pairs of their numbers.
+    """
+    out: list[Range] = []
+
+    def visit(first: int, last: int) -> Nest:
+        if last - first == 1 or len({owner(i) for i in range(first, last)}) == 1:
+            out.append((first, last))
+            return len(out) - 1
+        middle = first + split(last - first)
+        return visit(first, middle), visit(middle, last)
+
+    nest = visit(0, nleaf)
+    return out, nest
+
+
+def add_nested(parts: list[Any], nest: Nest) -> Any:
+    """Add the results of branches along their nest."""
+    if isinstance(nest, int):
+        return parts[nest]
+    return add_nested(parts, nest[0]) + add_nested(parts, nest[1])
+
+
+def reduce_bands(graph: Graph, key: Callable[[int], Key], keys: list[Key], function: Callable[..., Any]) -> Key:
+    """Combine one result per band in pairs along the fixed binary tree.
+
+    Parameters
+    ----------
+    graph : Graph
+        Receives the tasks.
+    key
+        Makes the key of a sum from its number, which is that of a band.
+    keys : list of Key
+        Leaves, in the order of their bands.
+    function
+        Takes two results and returns their sum; it must not change them.
+
+    Returns
+    -------
+    Key
+        The root; the leaf itself if there is one only.
+    """
+
+    def visit(first: int, last: int) -> Key:
+        if last - first == 1:
+            return keys[first]
+        middle = first + split(last - first)
+        # No other sum of the tree divides there, so its number is its own.
+        return add(graph, key(middle), function, ref(visit(first, middle)), ref(visit(middle, last)))
+
+    return visit(0, len(keys))

@@ -1,0 +1,148 @@
+"""Graphs of the parts of a major cycle: update, target, weights of the prior, objective, statistics."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from pfb.graph.blocks import Blocks, reduce_bands
+from pfb.graph.imaging import mfs
+from pfb.graph.names import Names
+from pfb.graph.tasks import Graph, Key, add, ref, refs
+from pfb.operators.hessian import PsfHessian
+from pfb.operators.regularisers import JointPrior
+from pfb.operators.wavelets import Dictionary
+from pfb.solvers.conjugate_gradient import conjugate_gradient
+from pfb.solvers.major_cycle import Statistics
+from pfb.solvers.primal_dual import change
+from pfb.solvers.reweighting import l1_weight
+from pfb.types import Real
+
+
+def updates(
+    graph: Graph, names: Names, hessians: Sequence[Key], residuals: Sequence[Key], start: Sequence[Key] | None,
+    total: float, tol: float, maxit: int,
+) -> list[Key]:  # fmt: skip
+    """Solve H update = residual in every band by conjugate gradients.
+
+    Parameters
+    ----------
+    residuals : sequence of Key
+        Raw residuals.
+    start : sequence of Key, optional
+        Updates to start from; zero by default.
+    total : float
+        Sum of the weights of all bands.
+    tol, maxit
+        Limits of the conjugate gradients.
+    """
+    keys = []
+    for v, (hessian, residual) in enumerate(zip(hessians, residuals, strict=True)):
+        x0 = None if start is None else ref(start[v])
+        keys.append(add(graph, names.key("cg", v), _solve, ref(hessian), ref(residual), x0, total, tol, maxit))
+    return keys
+
+
+def targets(graph: Graph, names: Names, models: Sequence[Key], update: Sequence[Key], gamma: float) -> list[Key]:
+    """Step along the updates: model + gamma update."""
+    return [
+        add(graph, names.key("target", v), _step, ref(model), ref(key), gamma)
+        for v, (model, key) in enumerate(zip(models, update, strict=True))
+    ]
+
+
+def weights(
+    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, models: Sequence[Key], update: Sequence[Key],
+    alpha: float,
+) -> list[Key]:  # fmt: skip
+    """Weights of the prior from the coefficients of the mean model, per block of bases."""
+    mean_model = _mean(graph, names, 1, models)
+    mean_update = _mean(graph, names, 2, update)
+    return [
+        add(graph, names.key("reweight", b), l1_weight, dictionary.subset(*bases), ref(mean_model), ref(mean_update), alpha)
+        for b, bases in enumerate(blocks.bases)
+    ]
+
+
+def objective(
+    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, prior: JointPrior, hessians: Sequence[Key],
+    models: Sequence[Key], target: Sequence[Key], prior_weights: Sequence[Key] | None,
+) -> tuple[list[Key], list[Key]]:  # fmt: skip
+    """Evaluate what is minimised: keys of the data terms (without 1 / gamma) per band, and of the prior per block of bases."""
+    data = [
+        add(graph, names.key("objective", 0, v), _data_term, ref(hessian), ref(model), ref(t))
+        for v, (hessian, model, t) in enumerate(zip(hessians, models, target, strict=True))
+    ]
+    values = []
+    for b, bases in enumerate(blocks.bases):
+        weight = None if prior_weights is None else ref(prior_weights[b])
+        key = names.key("objective", 1, b)
+        values.append(add(graph, key, _prior_term, dictionary.subset(*bases), prior, refs(list(models)), weight))
+    return data, values
+
+
+def changes(graph: Graph, names: Names, new: Sequence[Key], old: Sequence[Key]) -> list[Key]:
+    """Squared norms of the change of every band's model."""
+    return [
+        add(graph, names.key("change", v), change, ref(a), ref(b)) for v, (a, b) in enumerate(zip(new, old, strict=True))
+    ]
+
+
+def statistics(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> Key:
+    """Rms and peak of the MFS residual; the image itself stays where it was made."""
+    return add(graph, names.key("statistics"), _statistics, ref(mfs(graph, names, list(residuals), total)))
+
+
+def interpolate(graph: Graph, names: Names, models: Sequence[Key], freq: Sequence[float], at: float, index: int) -> Key:
+    """Interpolate the model of a band without data linearly in frequency between its neighbours that have some.
+
+    Parameters
+    ----------
+    models : sequence of Key
+        Models of the bands with data.
+    freq : sequence of float
+        Their frequencies in Hz, ascending.
+    at : float
+        Frequency of the band in Hz; beyond the ends the nearest model is taken.
+    index : int
+        Number of the band.
+    """
+    right = int(np.searchsorted(freq, at))
+    if right in (0, len(freq)):
+        return add(graph, names.key("interpolate", index), _mix, ref(models[min(right, len(freq) - 1)]), None, 0.0)
+    fraction = (at - freq[right - 1]) / (freq[right] - freq[right - 1])
+    return add(graph, names.key("interpolate", index), _mix, ref(models[right - 1]), ref(models[right]), fraction)
+
+
+def _mean(graph: Graph, names: Names, index: int, images: Sequence[Key]) -> Key:
+    total = reduce_bands(graph, lambda i: names.key("mfs", index, i), list(images), np.add)
+    return add(graph, names.key("mfs", index), np.divide, ref(total), len(images))
+
+
+def _solve(hessian: PsfHessian, residual: Real, x0: Real | None, total: float, tol: float, maxit: int) -> Real:
+    right = (residual / total).astype(hessian.dtype, copy=False)
+    return conjugate_gradient(hessian.dot, right, x0=x0, tol=tol, maxit=maxit).x
+
+
+def _step(model: Real, update: Real, gamma: float) -> Real:
+    return model + gamma * update
+
+
+def _data_term(hessian: PsfHessian, model: Real, target: Real) -> float:
+    difference = model - target
+    return 0.5 * float(np.vdot(difference, hessian.dot(difference)))
+
+
+def _prior_term(dictionary: Dictionary, prior: JointPrior, models: list[Real], weight: Real | None) -> float:
+    coefficients = np.stack([dictionary.dot(model) for model in models], axis=1)
+    return (prior if weight is None else prior.reweighted(weight)).value(coefficients)
+
+
+def _statistics(image: Real) -> Statistics:
+    return Statistics(float(np.sqrt(np.mean(np.square(image)))), float(np.abs(image).max()))
+
+
+def _mix(left: Real, right: Any, fraction: float) -> Real:
+    return left if right is None else (1 - fraction) * left + fraction * right

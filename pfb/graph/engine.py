@@ -1,0 +1,102 @@
+"""Where graphs run and what stays resident there: the threads of this process, or the workers of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Protocol
+
+import dask.threaded
+from dask.callbacks import Callback
+
+from pfb.graph.tasks import Graph, Key, dependencies, value
+
+Advance = Callable[[int], None]
+
+
+class Engine(Protocol):
+    """Runs graphs whose results stay resident under their keys until they are dropped."""
+
+    nworker: int
+    """Workers that bands are spread over."""
+    nthread: int
+    """Threads of all workers together."""
+
+    def submit(self, graph: Graph, keep: Iterable[Key]) -> None:
+        """Start a graph, which may refer to resident keys; the results of `keep` become resident."""
+        ...
+
+    def run(self, graph: Graph, keep: Iterable[Key], advance: Advance | None = None) -> None:
+        """Like `submit`, but wait for the results; `advance` is told how many have come since."""
+        ...
+
+    def fetch(self, keys: Iterable[Key]) -> list[Any]:
+        """Bring resident results to the caller: numbers and small arrays only."""
+        ...
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Forget resident results; keys that are not resident are ignored."""
+        ...
+
+    def detach(self, keys: list[Key]) -> list[Key]:
+        """Cut resident results off from the graphs that made them; returns the keys they have from now on."""
+        ...
+
+    def close(self) -> None:
+        """Stop what the engine started."""
+        ...
+
+
+class ThreadEngine:
+    """Runs graphs on the threads of this process.
+
+    Parameters
+    ----------
+    nthread : int
+        Threads.
+    """
+
+    nworker = 1
+
+    def __init__(self, nthread: int) -> None:
+        self.nthread = nthread
+        self._pool = ThreadPoolExecutor(nthread, thread_name_prefix="pfb")
+        self._resident: dict[Key, Any] = {}
+
+    def submit(self, graph: Graph, keep: Iterable[Key]) -> None:
+        """Run the graph; there is nobody else to run it meanwhile."""
+        self.run(graph, keep)
+
+    def run(self, graph: Graph, keep: Iterable[Key], advance: Advance | None = None) -> None:
+        """Run the graph and keep the results of `keep`."""
+        keep = list(keep)
+        whole = dict(graph)
+        for key in dependencies(graph):
+            value(whole, key, self._resident[key])
+        wanted = set(keep)
+
+        def posttask(key: Key, *_: Any) -> None:
+            if advance is not None and key in wanted:
+                advance(1)
+
+        with Callback(posttask=posttask):
+            results = dask.threaded.get(whole, keep, pool=self._pool, num_workers=self.nthread)
+        self._resident.update(zip(keep, results, strict=True))
+
+    def fetch(self, keys: Iterable[Key]) -> list[Any]:
+        """Return resident results."""
+        return [self._resident[key] for key in keys]
+
+    def drop(self, keys: Iterable[Key]) -> None:
+        """Forget resident results."""
+        for key in keys:
+            self._resident.pop(key, None)
+
+    def detach(self, keys: list[Key]) -> list[Key]:
+        """Results of finished graphs have no ties here."""
+        return keys
+
+    def close(self) -> None:
+        """Stop the threads."""
+        self._pool.shutdown()
+        self._resident.clear()

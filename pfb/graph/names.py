@@ -1,0 +1,53 @@
+"""Key names: the words of the algorithm first, so that the dashboard reads like the paper."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import md5
+from typing import Any
+
+from pfb.graph.tasks import Key
+
+STAGES = (
+    "read", "band", "counts", "weigh", "grid", "psf", "beam", "hessian", "power", "mask", "mfs", "statistics", "cg",
+    "model", "target", "reweight", "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change", "psi-hdot", "grad",
+    "primal", "negative", "positivity", "change", "converged", "objective", "residual", "interpolate", "write", "park",
+    "resume",
+)  # fmt: skip
+"""Every prefix that a key may have."""
+
+
+def token(*parts: Any) -> str:
+    """Return 32 hexadecimal digits of what identifies a run: paths and parameters, never array contents."""
+    return md5("|".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
+
+
+@dataclass(frozen=True)
+class Names:
+    """Makes the keys of one run, or of one major cycle of it.
+
+    A key is ``(name, *index)``. The name is one of `STAGES`, the number of the iteration if there
+    is one, and the token: dask colours and averages by the words before the first digit, and
+    groups by the whole name.
+    """
+
+    token: str
+
+    def key(self, stage: str, *index: int, iteration: int | None = None) -> Key:
+        """Return the key of a stage; `index` counts blocks, the owning one last."""
+        if stage not in STAGES:
+            raise KeyError(f"stage {stage!r} is not in STAGES")
+        step = "" if iteration is None else f"-it{iteration:05d}"
+        return (f"{stage}{step}-{self.token}", *index)
+
+    def within(self, *parts: Any) -> Names:
+        """Return the names of a part of the run, e.g. of one major cycle."""
+        return Names(token(self.token, *parts))
+
+
+def stage_of(key: Key) -> str:
+    """Return the stage that a key belongs to."""
+    words = str(key[0]).split("-")[:-1]
+    if words[-1].startswith("it") and words[-1][2:].isdigit():
+        words.pop()
+    return "-".join(words)

@@ -1,0 +1,339 @@
+"""The primal-dual iteration as one graph, cut into blocks of iterations.
+
+Per iteration, for every block b of bases and v of bands:
+
+=============  ==========  ====================================================
+stage          index       makes
+=============  ==========  ====================================================
+`psi-dot`      b, v        v + sigma Psi^H (2 x - x_prev)
+`branch-norm`  b, t, v     sums over the bands of one worker (if there are several)
+`l21-norm`     b, t, w     the sum over frequency, and from it the projection
+`dual`         b, v        the projected dual
+`psi-hdot`     b, v        Psi v' of the bases of a block
+`grad`         v           H (x - target) / gamma
+`primal`       v           the new image, clipped and masked
+`change`       v           squared norms of the change
+`converged`    -           the gate
+=============  ==========  ====================================================
+
+t is a tile of coefficients, w the worker that the sum is made on. Every task looks at the gate of
+the iteration before: once it is shut, states pass through and transients are `SKIPPED`, so that a
+graph of many iterations stops where the loop would.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from pfb.graph.blocks import Blocks, Nest, add_nested, branches
+from pfb.graph.names import Names
+from pfb.graph.tasks import Graph, Key, add, ref, refs, value
+from pfb.kernels.prox import positive, split
+from pfb.operators.hessian import PsfHessian
+from pfb.operators.regularisers import JointPrior
+from pfb.operators.wavelets import Dictionary
+from pfb.solvers import primal_dual
+from pfb.solvers.primal_dual import Change, Gate, Steps
+from pfb.types import Real
+
+SKIPPED = None
+"""What a transient task returns once the gate is shut: nothing heavy travels any more."""
+
+
+@dataclass(frozen=True)
+class PrimalDual:
+    """Builds the graph of one minimisation.
+
+    Parameters
+    ----------
+    names : Names
+        Names of this minimisation; they hold its parameters.
+    blocks : Blocks
+        How the arrays are cut.
+    dictionary : Dictionary
+        The bases.
+    prior : JointPrior
+        The regulariser, without weights: they are resident, one key per block of bases.
+    steps : Steps
+        Step sizes.
+    radius : float
+        lambda.
+    gamma : float
+        Step of the forward-backward iteration that this is a part of.
+    positivity : str
+        ``none``, ``clip`` or ``joint``.
+    tol : float
+        Relative change at which the gate shuts.
+    nworker : int
+        Workers that the blocks of bands are spread over.
+    """
+
+    names: Names
+    blocks: Blocks
+    dictionary: Dictionary
+    prior: JointPrior
+    steps: Steps
+    radius: float
+    gamma: float = 1.0
+    positivity: str = "clip"
+    tol: float = 3e-4
+    nworker: int = 1
+
+    def owner(self, block: int) -> int:
+        """Return the worker that a block of bands lives on."""
+        return block * self.nworker // len(self.blocks.bands)
+
+    def primal(self, iteration: int) -> list[Key]:
+        """Keys of the images after so many iterations, one per block of bands."""
+        stage = "positivity" if self.positivity == "joint" else "primal"
+        return [self.names.key(stage, v, iteration=iteration) for v in range(len(self.blocks.bands))]
+
+    def dual(self, iteration: int) -> list[list[Key]]:
+        """Keys of the dual after so many iterations, ``[basis block][band block]``."""
+        nv = range(len(self.blocks.bands))
+        return [[self.names.key("dual", b, v, iteration=iteration) for v in nv] for b in range(len(self.blocks.bases))]
+
+    def gate(self, iteration: int) -> Key:
+        """Key of the gate after so many iterations."""
+        return self.names.key("converged", iteration=iteration)
+
+    def state(self, iteration: int) -> list[Key]:
+        """Keys that a block of iterations hands to the next one."""
+        keys = self.primal(iteration) + [key for row in self.dual(iteration) for key in row] + [self.gate(iteration)]
+        return keys if iteration == 0 else keys + self.primal(iteration - 1)
+
+    def start(self, graph: Graph, x: list[Key], dual: list[list[Key]] | None) -> None:
+        """Add the state before the first iteration.
+
+        Parameters
+        ----------
+        graph : Graph
+            Receives the tasks.
+        x : list of Key
+            Images (nx, ny) of every band.
+        dual : list of list of Key, optional
+            Dual ``[basis block][band block]`` to start from; zero by default.
+        """
+        for (first, last), key in zip(self.blocks.bands, self.primal(0), strict=True):
+            add(graph, key, stack, refs(x[first:last]))
+        for b, row in enumerate(self.dual(0)):
+            for v, key in enumerate(row):
+                if dual is None:
+                    add(graph, key, np.zeros, self._shape(b, v), self.dictionary.dtype)
+                else:
+                    add(graph, key, unchanged, ref(dual[b][v]))
+        value(graph, self.gate(0), Gate())
+
+    def iterations(self, graph: Graph, data: Data, first: int, last: int) -> None:
+        """Add the iterations `first` to `last` - 1, which read `state(first)`."""
+        for k in range(first, last):
+            gate = ref(self.gate(k))
+            # Before the first iteration nothing is extrapolated.
+            previous = self.primal(max(k - 1, 0))
+            self._ascend(graph, gate, k, previous)
+            self._threshold(graph, gate, k, data.weights)
+            self._descend(graph, gate, k, data)
+            self._measure(graph, gate, k, k == last - 1)
+
+    def finish(self, graph: Graph, iteration: int) -> list[Key]:
+        """Add the images of single bands after the last iteration; returns their keys."""
+        out = []
+        for (first, last), key in zip(self.blocks.bands, self.primal(iteration), strict=True):
+            for band in range(first, last):
+                out.append(add(graph, self.names.key("model", band), band_of, ref(key), band - first))
+        return out
+
+    def _shape(self, b: int, v: int) -> tuple[int, int, int]:
+        (b0, b1), (v0, v1) = self.blocks.bases[b], self.blocks.bands[v]
+        return b1 - b0, v1 - v0, self.blocks.ncoefficient
+
+    def _key(self, stage: str, iteration: int, *index: int) -> Key:
+        return self.names.key(stage, *index, iteration=iteration + 1)
+
+    def _ascend(self, graph: Graph, gate: Any, k: int, previous: list[Key]) -> None:
+        for b, bases in enumerate(self.blocks.bases):
+            part = self.dictionary.subset(*bases)
+            for v, (x, before) in enumerate(zip(self.primal(k), previous, strict=True)):
+                dual = ref(self.dual(k)[b][v])
+                add(
+                    graph, self._key("psi-dot", k, b, v), gated, gate, SKIPPED,
+                    primal_dual.ascend, dual, ref(x), ref(before), part, self.steps.sigma,
+                )  # fmt: skip
+
+    def _threshold(self, graph: Graph, gate: Any, k: int, weights: Sequence[Key] | None) -> None:
+        nv = len(self.blocks.bands)
+        parts, nest = branches(nv, self.owner)
+        for b in range(len(self.blocks.bases)):
+            ascended = [self._key("psi-dot", k, b, v) for v in range(nv)]
+            weight = None if weights is None else ref(weights[b])
+            factors = []
+            for t, tile in enumerate(self.blocks.tiles):
+                slot = (b * len(self.blocks.tiles) + t) % self.nworker
+                key = self._key("l21-norm", k, b, t, slot)
+                if len(parts) == 1:
+                    add(graph, key, gated, gate, SKIPPED, threshold, self.prior, refs(ascended), tile, self.radius, weight)
+                else:
+                    sums = [self._branch(graph, gate, k, (b, t), part, tile) for part in parts]
+                    add(
+                        graph, key, gated, gate, SKIPPED,
+                        join, self.prior, refs(sums), nest, tile, self.radius, weight,
+                    )  # fmt: skip
+                factors.append(key)
+            for v in range(nv):
+                old = ref(self.dual(k)[b][v])
+                add(graph, self.dual(k + 1)[b][v], gated, gate, old, project, self.prior, ref(ascended[v]), refs(factors))
+
+    def _branch(self, graph: Graph, gate: Any, k: int, index: tuple[int, int], part: tuple[int, int], tile: Any) -> Key:
+        members = [self._key("psi-dot", k, index[0], v) for v in range(*part)]
+        key = self._key("branch-norm", k, *index, part[0])
+        return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile)
+
+    def _descend(self, graph: Graph, gate: Any, k: int, data: Data) -> None:
+        nb = len(self.blocks.bases)
+        for v, (first, last) in enumerate(self.blocks.bands):
+            images = []
+            for b, bases in enumerate(self.blocks.bases):
+                dual, part = ref(self.dual(k + 1)[b][v]), self.dictionary.subset(*bases)
+                images.append(add(graph, self._key("psi-hdot", k, b, v), gated, gate, SKIPPED, synthesise, dual, part))
+            assert len(images) == nb
+            x = ref(self.primal(k)[v])
+            grad = add(
+                graph, self._key("grad", k, v), gated, gate, SKIPPED, gradient,
+                refs(list(data.hessians[first:last])), x, refs(list(data.targets[first:last])), self.gamma,
+            )  # fmt: skip
+            mask = None if data.mask is None else ref(data.mask)
+            clip = self.positivity == "clip"
+            add(
+                graph, self._key("primal", k, v), gated, gate, x,
+                step, x, ref(grad), refs(images), self.steps.tau, clip, mask,
+            )  # fmt: skip
+        if self.positivity == "joint":
+            signs = [self._negative(graph, gate, k, v) for v in range(len(self.blocks.bands))]
+            for v, key in enumerate(self.primal(k + 1)):
+                stepped = ref(self._key("primal", k, v))
+                add(graph, key, gated, gate, ref(self.primal(k)[v]), clear, stepped, refs(signs))
+
+    def _negative(self, graph: Graph, gate: Any, k: int, v: int) -> Key:
+        return add(graph, self._key("negative", k, v), gated, gate, SKIPPED, negative, ref(self._key("primal", k, v)))
+
+    def _measure(self, graph: Graph, gate: Any, k: int, last: bool) -> None:
+        changes = []
+        for v, (new, old) in enumerate(zip(self.primal(k + 1), self.primal(k), strict=True)):
+            key = self._key("change", k, v)
+            changes.append(add(graph, key, gated, gate, SKIPPED, primal_dual.change, ref(new), ref(old)))
+        duals = []
+        if last:  # one more pass over the coefficients, so once per block of iterations only
+            for b, (new_row, old_row) in enumerate(zip(self.dual(k + 1), self.dual(k), strict=True)):
+                for v, (new, old) in enumerate(zip(new_row, old_row, strict=True)):
+                    key = self._key("dual-change", k, b, v)
+                    duals.append(add(graph, key, gated, gate, SKIPPED, primal_dual.change, ref(new), ref(old)))
+        add(graph, self.gate(k + 1), advance, gate, refs(changes), refs(duals), self.tol)
+
+
+@dataclass(frozen=True)
+class Data:
+    """Keys of what is resident while the iteration runs."""
+
+    hessians: Sequence[Key]
+    """A `PsfHessian` per band."""
+    targets: Sequence[Key]
+    """The point that the image of a band is pulled to, (nx, ny)."""
+    weights: Sequence[Key] | None = None
+    """Weights (bases of a block, ncoefficient) of the prior per block of bases."""
+    mask: Key | None = None
+    """Boolean (nx, ny): where the model may be."""
+
+
+def gated(gate: Gate, shut: Any, function: Callable[..., Any], *args: Any) -> Any:
+    """Call the function while the gate is open; return `shut` afterwards."""
+    return shut if gate.done else function(*args)
+
+
+def advance(gate: Gate, changes: list[Change], duals: list[Change], tol: float) -> Gate:
+    """Return the next gate; the change of the dual stays the last one known if none is given."""
+    if gate.done:
+        return gate
+    new = primal_dual.advance(gate, changes, duals, tol)
+    return new if duals else new._replace(dual=gate.dual)
+
+
+def unchanged(array: Any) -> Any:
+    """Give a result a second name."""
+    return array
+
+
+def stack(images: list[Real]) -> Real:
+    """Make a block of bands of their images; a view if there is one band."""
+    return images[0][None] if len(images) == 1 else np.stack(images)
+
+
+def band_of(block: Real, index: int) -> Real:
+    """Return the image of one band of a block."""
+    return block[index]
+
+
+def statistic(prior: JointPrior, blocks: list[Real], tile: tuple[int, int]) -> Real:
+    """Sum over the bands of several blocks, along the fixed tree."""
+    if len(blocks) == 1:
+        return prior.statistic(blocks[0][..., slice(*tile)])
+    middle = split(len(blocks))
+    out = statistic(prior, blocks[:middle], tile)
+    out += statistic(prior, blocks[middle:], tile)
+    return out
+
+
+def threshold(prior: JointPrior, blocks: list[Real], tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
+    """Return the factor of the projection from the coefficients of all bands."""
+    return _factor(prior, statistic(prior, blocks, tile), tile, radius, weight)
+
+
+def join(
+    prior: JointPrior, sums: list[Real], nest: Nest, tile: tuple[int, int], radius: float, weight: Real | None
+) -> Real:
+    """Return the factor of the projection from the sums of branches."""
+    return _factor(prior, add_nested(sums, nest), tile, radius, weight)
+
+
+def _factor(prior: JointPrior, total: Real, tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
+    prior = prior if weight is None else prior.reweighted(weight)
+    return prior.factor(total, prior.radius(radius, slice(*tile)))
+
+
+def project(prior: JointPrior, v: Real, factors: list[Real]) -> Real:
+    """Project a block of coefficients, whose factors come in tiles."""
+    return prior.project(v, factors[0] if len(factors) == 1 else np.concatenate(factors, axis=-1))
+
+
+def synthesise(dual: Real, dictionary: Dictionary) -> Real:
+    """Return the images of a block's bands, (bands, nx, ny)."""
+    return stack(primal_dual.synthesise(dual, dictionary))
+
+
+def gradient(hessians: list[PsfHessian], x: Real, targets: list[Real], gamma: float) -> Real:
+    """Return H (x - target) / gamma of a block's bands."""
+    out = np.empty_like(x)
+    for band, (hessian, target) in enumerate(zip(hessians, targets, strict=True)):
+        np.divide(hessian.dot(x[band] - target), gamma, out=out[band])
+    return out
+
+
+def step(x: Real, grad: Real, images: list[Real], tau: float, clip: bool, mask: Real | None) -> Real:
+    """Return the next images of a block, clipped and masked."""
+    out = primal_dual.descend(x, grad, images, tau)
+    if mask is not None:
+        out *= mask
+    return positive(out) if clip else out
+
+
+def negative(x: Real) -> Real:
+    """Return where any band of a block is negative, (nx, ny) bool."""
+    return (x < 0).any(axis=0)
+
+
+def clear(x: Real, negatives: list[Real]) -> Real:
+    """Return the images with the pixels zero that are negative in any band."""
+    return np.where(np.logical_or.reduce(negatives), 0, x)

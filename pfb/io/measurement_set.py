@@ -1,0 +1,165 @@
+"""Read measurement sets: what they hold, which samples are selected, and the samples themselves, piece by piece.
+
+Nothing here is written to a set. Table handles and row lists live in each process (see `casa_tables`);
+what travels to workers is a `Piece`, a few numbers and names.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfb.io.casa_tables import Rows, cross_rows, main_table, release
+from pfb.io.metadata import SetDescription, describe
+from pfb.io.selection import SelectedData, Selection, select
+from pfb.io.window import Window
+from pfb.types import Complex, Real
+
+__all__ = [
+    "Piece",
+    "RawVisibilities",
+    "SelectedData",
+    "Selection",
+    "SetDescription",
+    "Window",
+    "describe",
+    "pieces",
+    "read",
+    "release",
+    "select",
+]
+
+_DTYPES = {"complex": np.complex64, "dcomplex": np.complex128, "float": np.float32, "double": np.float64, "boolean": np.uint8}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """Consecutive selected rows of a window: all that `read` needs, and small to send."""
+
+    path: str
+    stamp: int
+    data_desc_id: int
+    fields: tuple[int, ...]
+    scans: tuple[int, ...] | None
+    channels: tuple[tuple[int, int], ...]
+    """Stored channels in ascending order of frequency, as runs (first, last); last < first where they are stored descending."""
+    correlations: int
+    data_column: str
+    weight_column: str
+    first: int
+    last: int
+    """It holds selected rows ``first <= i < last`` of its window."""
+
+
+class RawVisibilities(NamedTuple):
+    """Samples as a set stores them, cleaned of whatever must not be used."""
+
+    uvw: Real
+    """(row, 3) float64, metres, as stored."""
+    vis: Complex
+    """(row, chan, corr) complex64 or complex128, Jy, channels in ascending order; zero where the weight is zero."""
+    weight: Real
+    """(row, chan, corr) float32 or float64, finite, not negative; zero where flagged or not usable."""
+
+
+def pieces(window: Window, rows_per_piece: int | None = None) -> list[Piece]:
+    """Cut a window into pieces of consecutive rows.
+
+    Parameters
+    ----------
+    window
+        From `select`.
+    rows_per_piece
+        Rows of each piece but the last; None for ``window.row_chunk``.
+    """
+    size = rows_per_piece or window.row_chunk
+    channels = _runs(window.channels)
+    return [
+        Piece(
+            path=window.path,
+            stamp=window.stamp,
+            data_desc_id=window.data_desc_id,
+            fields=window.fields,
+            scans=window.scans,
+            channels=channels,
+            correlations=len(window.correlations),
+            data_column=window.data_column,
+            weight_column=window.weight_column,
+            first=first,
+            last=min(first + size, window.rows),
+        )
+        for first in range(0, window.rows, size)
+    ]
+
+
+def read(piece: Piece, channels: slice = slice(None)) -> RawVisibilities:
+    """Read the samples of a piece.
+
+    Weight and visibility are zero where FLAG or FLAG_ROW is set, where visibility, weight or
+    uvw is not finite, and where the weight is not positive. Autocorrelations belong to no piece.
+    Safe to call from several threads.
+
+    Parameters
+    ----------
+    piece
+        From `pieces`.
+    channels
+        Which of the window's channels, counted in ascending frequency as in ``window.freq``.
+        Only these are read from disk.
+    """
+    table = main_table(piece.path, piece.stamp)
+    rows = cross_rows(piece.path, piece.stamp, piece.fields, piece.scans)[piece.data_desc_id].take(piece.first, piece.last)
+    stored = np.concatenate([np.arange(a, b + 1) if a <= b else np.arange(a, b - 1, -1) for a, b in piece.channels])[channels]
+    uvw = table.getcol("UVW", index=(rows,)).astype(np.float64)
+    shape = (len(uvw), len(stored), piece.correlations)
+    vis = _cells(table, piece.data_column, rows, stored, shape)
+    weight = _weights(table, piece.weight_column, rows, stored, shape)
+
+    bad = _cells(table, "FLAG", rows, stored, shape).view(bool)
+    off = ~np.isfinite(uvw).all(axis=1)
+    uvw[off] = 0.0
+    off |= table.getcol("FLAG_ROW", index=(rows,)).astype(bool)
+    bad[off] = True
+    bad |= ~np.isfinite(vis)
+    bad |= ~np.isfinite(weight)
+    with np.errstate(invalid="ignore"):
+        bad |= ~(weight > 0)
+    np.copyto(vis, 0, where=bad)
+    np.copyto(weight, 0, where=bad)
+    return RawVisibilities(uvw, vis, weight)
+
+
+def _runs(channels: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
+    """Write an order of channels as (first, last) runs that go up or down by one."""
+    runs: list[tuple[int, int]] = []
+    for c in channels.tolist():
+        first, last = runs[-1] if runs else (c, c)
+        step = 1 if last >= first else -1
+        if runs and (c - last == step or (first == last and abs(c - last) == 1)):
+            runs[-1] = (first, c)
+        else:
+            runs.append((c, c))
+    return tuple(runs)
+
+
+def _cells(table: Any, column: str, rows: Rows, stored: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[Any]:
+    """Read (row, chan, corr) cells into an array of our own, its channels in the order of `stored`."""
+    low, high = int(stored.min()), int(stored.max()) + 1
+    dtype = _DTYPES[table.getcoldesc(column)["valueType"]]
+    buffer: NDArray[Any] = np.empty((shape[0], high - low, shape[2]), dtype)
+    table.getcol(column, index=(rows, slice(low, high)), result=buffer)
+    if len(stored) == high - low and (np.diff(stored) == 1).all():
+        return buffer
+    # One contiguous read and a gather in memory: strided reads take casacore several times as long.
+    return buffer[:, stored - low]
+
+
+def _weights(table: Any, column: str, rows: Rows, stored: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[Any]:
+    one = rows.start if isinstance(rows, slice) else int(rows[0])
+    if len(table.row_shapes(column, index=(slice(one, one + 1),))[0].as_py()) == 2:
+        return _cells(table, column, rows, stored, shape)
+    weight: NDArray[Any] = np.broadcast_to(table.getcol(column, index=(rows,))[:, None, :], shape).copy()
+    return weight

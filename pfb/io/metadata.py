@@ -1,0 +1,289 @@
+"""What a measurement set holds: fields, spectral windows, scans, columns, times."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfb.errors import InputError
+from pfb.io.casa_tables import blocks, cells, main_table, stamp, subtable
+from pfb.types import Real
+
+STOKES = {1: "I", 2: "Q", 3: "U", 4: "V", 5: "RR", 6: "RL", 7: "LR", 8: "LL", 9: "XX", 10: "XY", 11: "YX", 12: "YY"}
+"""Names of casacore's numbers in POLARIZATION::CORR_TYPE."""
+
+# casacore's names of the frames that a FITS header can state.
+FRAMES = {"J2000": "FK5", "ICRS": "ICRS", "B1950": "FK4", "B1950_VLA": "FK4"}
+
+_NEEDED = ("UVW", "TIME", "FLAG", "FLAG_ROW", "ANTENNA1", "ANTENNA2", "DATA_DESC_ID", "FIELD_ID", "SCAN_NUMBER", "STATE_ID")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Field:
+    """A row of FIELD."""
+
+    id: int
+    name: str
+    ra: float
+    """Right ascension of the phase centre in radians, 0 <= ra < 2 pi."""
+    dec: float
+    """Its declination in radians."""
+    frame: str
+    """``ICRS``, ``FK5`` or ``FK4``; any other frame under casacore's own name."""
+    rows: int
+    intents: tuple[str, ...]
+    """Distinct values of STATE::OBS_MODE of its rows."""
+
+    @property
+    def is_target(self) -> bool:
+        """Whether it was observed with the intent of a target."""
+        return any("TARGET" in intent.upper() for intent in self.intents)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SpectralWindow:
+    """A row of SPECTRAL_WINDOW."""
+
+    id: int
+    name: str
+    freq: Real
+    """(chan,) channel centres in Hz, in the stored order."""
+    width: Real
+    """(chan,) channel widths in Hz as stored, which may be negative."""
+    rows: int
+    correlations: tuple[int, ...]
+    """casacore's numbers of the correlations that its rows hold."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class DataDescription:
+    """A row of DATA_DESCRIPTION that owns rows of the main table."""
+
+    id: int
+    spw: int
+    correlations: tuple[int, ...]
+    rows: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class RowGroup:
+    """The rows that one data description, field, scan and state have in common."""
+
+    data_desc_id: int
+    field: int
+    scan: int
+    state: int
+    rows: int
+    autocorrelations: int
+    start: float
+    """Earliest TIME, MJD seconds UTC."""
+    end: float
+    """Latest TIME, MJD seconds UTC."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Column:
+    """An array column of the main table."""
+
+    name: str
+    kind: str
+    """casacore's name of its type: ``complex``, ``float``, ``boolean``, ..."""
+    has_cells: bool
+    """Whether any of a few rows spread over the table holds something."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetDescription:
+    """What is in a measurement set."""
+
+    path: str
+    stamp: int
+    """When it was last written, in ns."""
+    telescope: str
+    observer: str
+    antennas: int
+    dish_diameter: float
+    """Median over the antennas in metres; 0 if the set does not say."""
+    fields: tuple[Field, ...]
+    spectral_windows: tuple[SpectralWindow, ...]
+    data_descriptions: tuple[DataDescription, ...]
+    groups: tuple[RowGroup, ...]
+    columns: tuple[Column, ...]
+    rows: int
+
+    @property
+    def scans(self) -> tuple[int, ...]:
+        """Scan numbers in ascending order."""
+        return tuple(sorted({g.scan for g in self.groups}))
+
+    @property
+    def autocorrelations(self) -> int:
+        """How many rows are of an antenna with itself."""
+        return sum(g.autocorrelations for g in self.groups)
+
+    @property
+    def start(self) -> float:
+        """Earliest TIME, MJD seconds UTC; 0 for a set without rows."""
+        return min((g.start for g in self.groups), default=0.0)
+
+    @property
+    def end(self) -> float:
+        """Latest TIME, MJD seconds UTC; 0 for a set without rows."""
+        return max((g.end for g in self.groups), default=0.0)
+
+    @property
+    def visibility_columns(self) -> tuple[str, ...]:
+        """Names of the complex columns that hold something."""
+        return tuple(c.name for c in self.columns if "complex" in c.kind and c.has_cells)
+
+
+def describe(path: str) -> SetDescription:
+    """Describe a measurement set from its sub-tables and the small columns of its main table.
+
+    Raises `InputError` if there is no set at `path`, or it lacks what every measurement set has.
+    """
+    written = stamp(path)
+    table = main_table(os.path.abspath(path), written)
+    missing = [c for c in _NEEDED if c not in table.columns()]
+    if missing:
+        raise InputError(f"{path} has no column {', '.join(missing)}, which every measurement set has; give the path of one")
+    groups = _groups(table)
+    intents = _strings(path, "STATE", "OBS_MODE")
+    descriptions = _data_descriptions(path, groups)
+    diameters = _scalars(path, "ANTENNA", "DISH_DIAMETER")
+    telescope, observer = _strings(path, "OBSERVATION", "TELESCOPE_NAME"), _strings(path, "OBSERVATION", "OBSERVER")
+    return SetDescription(
+        path=path,
+        stamp=written,
+        telescope=telescope[0] if telescope else "",
+        observer=observer[0] if observer else "",
+        antennas=len(diameters),
+        dish_diameter=float(np.median(diameters[diameters > 0])) if (diameters > 0).any() else 0.0,
+        fields=_fields(path, groups, intents),
+        spectral_windows=_spectral_windows(path, descriptions),
+        data_descriptions=tuple(d for d in descriptions if d.rows),
+        groups=groups,
+        columns=_columns(table),
+        rows=table.nrow(),
+    )
+
+
+def _groups(table: Any) -> tuple[RowGroup, ...]:
+    names = ("DATA_DESC_ID", "FIELD_ID", "SCAN_NUMBER", "STATE_ID")
+    found: dict[tuple[int, ...], list[float]] = {}
+    for _, c in blocks(table, (*names, "ANTENNA1", "ANTENNA2", "TIME")):
+        keys = np.stack([c[n] for n in names])
+        begins = np.flatnonzero(np.append(True, (keys[:, 1:] != keys[:, :-1]).any(axis=0)))
+        # Few runs of many rows as a rule; if there are many, they are of few groups.
+        groups, group = np.unique(keys[:, begins], axis=1, return_inverse=True)
+        group = np.repeat(group.ravel(), np.diff(np.append(begins, keys.shape[1])))
+        rows = np.bincount(group)
+        autos = np.bincount(group, c["ANTENNA1"] == c["ANTENNA2"])
+        start, end = np.full(len(rows), np.inf), np.full(len(rows), -np.inf)
+        np.minimum.at(start, group, c["TIME"])
+        np.maximum.at(end, group, c["TIME"])
+        for key, n, auto, t0, t1 in zip(groups.T.tolist(), rows, autos, start, end, strict=True):
+            g = found.setdefault(tuple(key), [0, 0, np.inf, -np.inf])
+            g[:] = [g[0] + n, g[1] + auto, min(g[2], t0), max(g[3], t1)]
+    return tuple(
+        RowGroup(
+            data_desc_id=key[0], field=key[1], scan=key[2], state=key[3],
+            rows=int(g[0]), autocorrelations=int(g[1]), start=float(g[2]), end=float(g[3]),
+        )
+        for key, g in sorted(found.items())
+    )  # fmt: skip
+
+
+def _fields(path: str, groups: tuple[RowGroup, ...], intents: list[str]) -> tuple[Field, ...]:
+    table = subtable(path, "FIELD")
+    if table is None:
+        raise InputError(f"{path} has no sub-table FIELD, which every measurement set has; is it complete?")
+    with table:
+        names, centres, frames = table.getcol("NAME").tolist(), cells(table, "PHASE_DIR"), _frames(table)
+    fields = []
+    for i, (name, centre, frame) in enumerate(zip(names, centres, frames, strict=True)):
+        ra, dec = (0.0, 0.0) if centre is None else centre.reshape(-1, 2)[0]
+        own = [g for g in groups if g.field == i]
+        modes = {intents[g.state] for g in own if 0 <= g.state < len(intents)}
+        # A tiny negative angle modulo 2 pi rounds up to 2 pi itself.
+        ra = float(ra) % (2 * np.pi) % (2 * np.pi)
+        fields.append(
+            Field(id=i, name=name, ra=ra, dec=float(dec), frame=frame,
+                  rows=sum(g.rows for g in own), intents=tuple(sorted(m for m in modes if m)))
+        )  # fmt: skip
+    return tuple(fields)
+
+
+def _frames(table: Any) -> list[str]:
+    """Return the frame of every phase centre; ALMA's sets say it row by row, the others once."""
+    info = table.getcolkeywords("PHASE_DIR").get("MEASINFO", {})
+    if "VarRefCol" in info:
+        names = dict(zip(info["TabRefCodes"], info["TabRefTypes"], strict=True))
+        frames = [names.get(code, f"code {code}") for code in table.getcol(info["VarRefCol"]).tolist()]
+    else:
+        frames = [info.get("Ref", "J2000")] * table.nrow()
+    return [FRAMES.get(f, f) for f in frames]
+
+
+def _data_descriptions(path: str, groups: tuple[RowGroup, ...]) -> tuple[DataDescription, ...]:
+    spws, polarizations = (
+        _scalars(path, "DATA_DESCRIPTION", c).astype(int).tolist() for c in ("SPECTRAL_WINDOW_ID", "POLARIZATION_ID")
+    )
+    table = subtable(path, "POLARIZATION")
+    if table is None or not spws:
+        raise InputError(f"{path} has no rows in its sub-tables DATA_DESCRIPTION and POLARIZATION; is it complete?")
+    with table:
+        types = [() if cell is None else tuple(cell.tolist()) for cell in cells(table, "CORR_TYPE")]
+    return tuple(
+        DataDescription(id=i, spw=spw, correlations=types[pol], rows=sum(g.rows for g in groups if g.data_desc_id == i))
+        for i, (spw, pol) in enumerate(zip(spws, polarizations, strict=True))
+    )
+
+
+def _spectral_windows(path: str, descriptions: tuple[DataDescription, ...]) -> tuple[SpectralWindow, ...]:
+    table = subtable(path, "SPECTRAL_WINDOW")
+    if table is None:
+        raise InputError(f"{path} has no sub-table SPECTRAL_WINDOW, which every measurement set has; is it complete?")
+    with table:
+        freqs, widths = cells(table, "CHAN_FREQ"), cells(table, "CHAN_WIDTH")
+        names = table.getcol("NAME").tolist() if "NAME" in table.columns() else [""] * table.nrow()
+    windows = []
+    for i, (name, freq, width) in enumerate(zip(names, freqs, widths, strict=True)):
+        own = [d for d in descriptions if d.spw == i]
+        correlations = dict.fromkeys(c for d in own if d.rows or len(own) == 1 for c in d.correlations)
+        windows.append(
+            SpectralWindow(id=i, name=name, freq=_or_empty(freq), width=_or_empty(width),
+                           rows=sum(d.rows for d in own), correlations=tuple(correlations))
+        )  # fmt: skip
+    return tuple(windows)
+
+
+def _or_empty(cell: NDArray[Any] | None) -> Real:
+    return np.empty(0) if cell is None else cell.astype(np.float64)
+
+
+def _columns(table: Any) -> tuple[Column, ...]:
+    rows = np.unique(np.linspace(0, table.nrow() - 1, 16).astype(np.int64)) if table.nrow() else np.empty(0, np.int64)
+    columns = []
+    for name in sorted(table.columns()):
+        description = table.getcoldesc(name)
+        if "ndim" in description:
+            filled = len(rows) > 0 and table.row_shapes(name, index=(rows,)).null_count < len(rows)
+            columns.append(Column(name=name, kind=description["valueType"], has_cells=filled))
+    return tuple(columns)
+
+
+def _scalars(path: str, name: str, column: str) -> NDArray[Any]:
+    table = subtable(path, name)
+    if table is None:
+        return np.empty(0)
+    with table:
+        return table.getcol(column) if column in table.columns() and table.nrow() else np.empty(0)
+
+
+def _strings(path: str, name: str, column: str) -> list[str]:
+    return [str(s) for s in _scalars(path, name, column)]

@@ -1,0 +1,190 @@
+"""The selected samples of one data description: its channels, its rows, its longest baseline."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pfb.io.casa_tables import RowRuns, Rows, cross_rows, main_table
+from pfb.io.metadata import RowGroup, SetDescription, SpectralWindow
+from pfb.types import Real
+
+Ranges = list[tuple[int, int]]
+"""First and last of each range, both included."""
+
+_CHUNK_BYTES = 128 << 20
+# Rows whose flags are looked at in turn, longest baseline first, before all flags are read instead.
+_TRIES = (64, 1024, 16384)
+_SURVEYED_BYTES = 1 << 30
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Window:
+    """The selected samples of one data description of one set: same channels, same correlations."""
+
+    path: str
+    """Absolute path of the set."""
+    stamp: int
+    """When the set was last written, in ns."""
+    data_desc_id: int
+    spw: int
+    fields: tuple[int, ...]
+    scans: tuple[int, ...] | None
+    """None: all."""
+    rows: int
+    """Selected rows, which are cross-correlations only."""
+    freq: Real
+    """(chan,) centres of the selected channels in Hz, ascending."""
+    width: Real
+    """(chan,) their widths in Hz, positive."""
+    channels: NDArray[np.int64]
+    """(chan,) their places in the stored order."""
+    stored_channels: int
+    """How many channels the set has, selected or not."""
+    correlations: tuple[int, ...]
+    """casacore's numbers, in the stored order."""
+    data_column: str = ""
+    weight_column: str = ""
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(channels, correlations) of a stored cell."""
+        return self.stored_channels, len(self.correlations)
+
+    @property
+    def row_chunk(self) -> int:
+        """Rows to read at a time: whole tiles, about 128 MiB of the selected visibilities, flags and weights."""
+        # 8 + 4 + 1 bytes of a complex64 visibility, its weight and its flag.
+        most = max(1, _CHUNK_BYTES // (13 * len(self.freq) * len(self.correlations)))
+        tile = _tile_rows(main_table(self.path, self.stamp), self.data_column, self.shape)
+        return most - most % tile if most > tile else most
+
+
+def spectral_window(d: SetDescription, data_desc_id: int) -> SpectralWindow:
+    """Return the spectral window of a data description that owns rows."""
+    return d.spectral_windows[next(x.spw for x in d.data_descriptions if x.id == data_desc_id)]
+
+
+def make_window(
+    d: SetDescription, groups: Sequence[RowGroup], scans: tuple[int, ...] | None = None, channels: Ranges | None = None
+) -> Window:
+    """Make the window of a data description, its columns not yet known.
+
+    Parameters
+    ----------
+    d
+        The set.
+    groups
+        Selected groups of rows, all of the same data description.
+    scans
+        Selected scans; None: all.
+    channels
+        Ranges of stored channels; those beyond the last are left out, and so none may be left. None: all.
+    """
+    description = next(x for x in d.data_descriptions if x.id == groups[0].data_desc_id)
+    spectral = d.spectral_windows[description.spw]
+    stored = np.arange(len(spectral.freq))
+    if channels is not None:
+        stored = stored[np.any([(a <= stored) & (stored <= b) for a, b in channels], axis=0)]
+    stored = stored[np.argsort(spectral.freq[stored], kind="stable")]
+    return Window(
+        path=os.path.abspath(d.path),
+        stamp=d.stamp,
+        data_desc_id=description.id,
+        spw=description.spw,
+        fields=tuple(sorted({g.field for g in groups})),
+        scans=scans,
+        rows=sum(g.rows - g.autocorrelations for g in groups),
+        freq=spectral.freq[stored],
+        width=np.abs(spectral.width[stored]),
+        channels=stored,
+        stored_channels=len(spectral.freq),
+        correlations=description.correlations,
+    )
+
+
+def survey(d: SetDescription) -> tuple[Window, ...]:
+    """Return the windows that hold all cross-correlations of a set, whatever their fields; columns are not looked for."""
+    cross = [[g for g in d.groups if g.data_desc_id == x.id and g.rows > g.autocorrelations] for x in d.data_descriptions]
+    return tuple(make_window(d, groups) for groups in cross if groups)
+
+
+def flagged_fraction(window: Window) -> tuple[float, bool]:
+    """Return the fraction of flagged samples, and whether all flags were read: at most about 1 GiB of them are."""
+    table, runs = main_table(window.path, window.stamp), window_rows(window)
+    cell = window.shape[0] * window.shape[1]
+    steps = _steps(len(runs), max(1, _SURVEYED_BYTES // (16 * cell)))
+    read = steps if len(steps) <= 16 else [steps[i] for i in np.linspace(0, len(steps) - 1, 16).astype(int)]
+    flagged = 0
+    for first, last in read:
+        rows = runs.take(first, last)
+        flag = table.getcol("FLAG", index=(rows,)).astype(bool)
+        flagged += int(np.count_nonzero(flag | table.getcol("FLAG_ROW", index=(rows,))[:, None, None].astype(bool)))
+    return flagged / (cell * sum(last - first for first, last in read)), read is steps
+
+
+def window_rows(window: Window) -> RowRuns:
+    """Return the table rows of a window in the stored order; listed once per process."""
+    return cross_rows(window.path, window.stamp, window.fields, window.scans)[window.data_desc_id]
+
+
+def sample_rows(window: Window, count: int) -> NDArray[np.int64]:
+    """Return at most `count` of a window's table rows, evenly spread, ascending."""
+    runs = window_rows(window)
+    return runs.at(np.unique(np.linspace(0, len(runs) - 1, count).astype(np.int64)))
+
+
+def longest_baseline(window: Window) -> float | None:
+    """Return the largest sqrt(u^2 + v^2), in metres, of a row with an unflagged selected sample; None if there is none.
+
+    Flags are read for a few of the longest baselines, and only where all of those are flagged for all.
+    """
+    table, runs = main_table(window.path, window.stamp), window_rows(window)
+    distance = np.concatenate([_distance(table, runs.take(a, b)) for a, b in _steps(len(runs), 1 << 20)])
+    longest = np.argsort(-distance)[: np.count_nonzero(distance >= 0)]
+    first = 0
+    for count in _TRIES:
+        if first >= len(longest):
+            return None
+        tried = np.sort(longest[first : first + count])
+        good = tried[_unflagged(table, runs.at(tried), window)]
+        if len(good):
+            return float(distance[good].max())
+        first += count
+    good_rows = np.concatenate([_unflagged(table, runs.take(a, b), window) for a, b in _steps(len(runs), window.row_chunk)])
+    far = distance[good_rows & (distance >= 0)]
+    return float(far.max()) if len(far) else None
+
+
+def _steps(total: int, size: int) -> list[tuple[int, int]]:
+    return [(a, min(a + size, total)) for a in range(0, total, size)]
+
+
+def _distance(table: Any, rows: Rows) -> Real:
+    """Return sqrt(u^2 + v^2) of rows; -1 where it is not finite or FLAG_ROW is set."""
+    uvw = table.getcol("UVW", index=(rows,))
+    bad = ~np.isfinite(uvw).all(axis=1) | table.getcol("FLAG_ROW", index=(rows,)).astype(bool)
+    return np.where(bad, -1.0, np.hypot(uvw[:, 0], uvw[:, 1]))
+
+
+def _unflagged(table: Any, rows: Rows, window: Window) -> NDArray[np.bool_]:
+    """Say which rows have an unflagged sample among the selected channels."""
+    low, high = int(window.channels.min()), int(window.channels.max())
+    flag = table.getcol("FLAG", index=(rows, slice(low, high + 1)))[:, window.channels - low]
+    return ~flag.astype(bool).all(axis=(1, 2))
+
+
+def _tile_rows(table: Any, column: str, shape: tuple[int, ...]) -> int:
+    """Return how many rows share a tile; 1 for a column that is not tiled."""
+    for manager in table.getdminfo().values():
+        if column in manager["COLUMNS"]:
+            cubes = manager.get("SPEC", {}).get("HYPERCUBES", {}).values()
+            # casacore counts axes from the fastest, so rows come last and cells are transposed.
+            tiles = [c["TileShape"] for c in cubes if tuple(c["CellShape"]) == shape[::-1]]
+            return max((int(tile[-1]) for tile in tiles), default=1)
+    return 1

@@ -1,0 +1,72 @@
+"""Zero-padded FFT convolution of one image with a kernel given by its transfer function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ducc0
+import numpy as np
+from numpy.typing import NDArray
+
+from pfb.errors import ShapeError
+from pfb.types import Complex, Real
+
+
+def transfer(kernel: Real, nthreads: int = 1) -> Complex:
+    """Fourier transform a kernel whose origin is at pixel ``(nx // 2, ny // 2)``.
+
+    Parameters
+    ----------
+    kernel : (px, py) float
+        Kernel; its size is that of the padded grid on which `convolve` works.
+
+    Returns
+    -------
+    (px, py // 2 + 1) complex
+    """
+    # The origin sits at n // 2 for odd n too, so ifftshift, not fftshift.
+    return ducc0.fft.r2c(np.fft.ifftshift(kernel), axes=(0, 1), nthreads=nthreads)
+
+
+def convolve(image: Real, transfer: NDArray[Any], padded: tuple[int, int], nthreads: int = 1) -> Real:
+    r"""Convolve an image, :math:`y = C F^{-1} \hat k F C^T x`; C crops the padded grid to its lower corner.
+
+    The rows of zeros that the padding adds are never transformed, and of the result only
+    the rows that are returned.
+
+    Parameters
+    ----------
+    image : (nx, ny) float
+        Image; it is not changed.
+    transfer : (px, py // 2 + 1) float or complex
+        Transfer function of the kernel. A real one makes the operator self-adjoint.
+    padded : (int, int)
+        Size ``(px, py)`` of the grid; ``2 n - 1`` or more makes the convolution linear over
+        the whole image, less lets the far ends of the kernel wrap around.
+
+    Returns
+    -------
+    (nx, ny) float
+        In the precision of the image.
+
+    Raises
+    ------
+    ShapeError
+        If the grid is smaller than the image or the transfer function is not of its size.
+    """
+    nx, ny = image.shape
+    px, py = padded
+    if px < nx or py < ny or transfer.shape != (px, py // 2 + 1):
+        raise ShapeError(
+            f"an image of shape {image.shape} and a transfer function of shape {transfer.shape} do not fit "
+            f"a grid of {padded}: it must hold the image and have a transfer function of {(px, py // 2 + 1)}"
+        )
+    rows = np.zeros((nx, py), image.dtype)
+    rows[:, :ny] = image
+    spectrum = np.zeros(transfer.shape, np.result_type(image.dtype, np.complex64))
+    ducc0.fft.r2c(rows, axes=(1,), nthreads=nthreads, out=spectrum[:nx])
+    ducc0.fft.c2c(spectrum, axes=(0,), nthreads=nthreads, out=spectrum)
+    spectrum *= transfer
+    ducc0.fft.c2c(spectrum, axes=(0,), forward=False, inorm=2, nthreads=nthreads, out=spectrum)
+    ducc0.fft.c2r(spectrum[:nx], axes=(1,), forward=False, inorm=2, lastsize=py, nthreads=nthreads, out=rows)
+    return np.ascontiguousarray(rows[:, :ny])

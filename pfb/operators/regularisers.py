@@ -1,0 +1,91 @@
+"""Regularisers of wavelet coefficients, joint over frequency; immutable, reweighting makes a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pfb.errors import InputError
+from pfb.kernels import prox as kernels
+from pfb.types import Real
+
+PRIORS = ("l21", "mean21")
+
+
+@dataclass(frozen=True)
+class JointPrior:
+    r"""A norm of the coefficients a (basis, band, coefficient) that couples the bands.
+
+    * ``l21``: :math:`g(a) = \sum w \lVert a \rVert_2`, the norm over the bands;
+    * ``mean21``: :math:`g(a) = \sum w (|m| + \lVert d \rVert_2)` with
+      :math:`m = \sum_b a_b / \sqrt{n}` and d the deviation from the mean over the bands.
+
+    Parameters
+    ----------
+    name : str
+        ``l21`` or ``mean21``.
+    nband : int
+        Bands that it couples; those without data are left out by the caller.
+    weight : (nbasis, ncoefficient) float, optional
+        w; 1 by default.
+
+    Raises
+    ------
+    InputError
+        If the name is unknown.
+    """
+
+    name: str
+    nband: int
+    weight: Real | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in PRIORS:
+            raise InputError(f"prior {self.name!r} is unknown; choose from {', '.join(PRIORS)}")
+
+    def reweighted(self, weight: Real) -> JointPrior:
+        """Return the same prior with other weights."""
+        return replace(self, weight=weight)
+
+    def statistic(self, v: Real) -> Real:
+        """Sum over the bands: (nbasis, bands, n) to (nstatistic, nbasis, n), which may be added over bands."""
+        return _STATISTICS[self.name](v)
+
+    def factor(self, statistic: Real, radius: Real | float) -> Real:
+        """Return what `project` needs, from the statistic of all bands and the radius lambda w of the dual ball."""
+        if self.name == "l21":
+            return kernels.l21_factor(statistic, radius)
+        return kernels.mean21_factor(statistic, radius, self.nband)
+
+    def radius(self, tau: float, part: slice = slice(None)) -> Real | float:
+        """Return tau w, of the coefficients of `part`."""
+        return tau if self.weight is None else tau * self.weight[:, part]
+
+    def project(self, v: Real, factor: Real) -> Real:
+        """Map (nbasis, bands, n) onto the dual ball, for any of the bands."""
+        return kernels.project(v, factor)
+
+    def prox(self, v: Real, tau: float) -> Real:
+        """Return the proximal map of tau g at v, (nbasis, nband, n), by Moreau's identity."""
+        return v - self.project(v, self.factor(self.statistic(v), self.radius(tau)))
+
+    def value(self, a: Real) -> float:
+        """Return g(a) of the coefficients of all bands, (nbasis, nband, n)."""
+        first = self.statistic(a)[0]
+        if self.name == "l21":
+            norm = np.sqrt(first)
+        else:
+            # Not from the sum of the squares: that would leave small deviations half their digits.
+            deviation = a - (first / self.nband)[:, None]
+            norm = np.abs(first) / np.sqrt(self.nband) + np.sqrt(kernels.l21_statistic(deviation)[0])
+        if self.weight is not None:
+            norm = norm * self.weight
+        return float(norm.sum())
+
+
+_STATISTICS: dict[str, Callable[[Real], Real]] = {
+    "l21": kernels.l21_statistic,
+    "mean21": kernels.mean21_statistic,
+}

@@ -1,0 +1,224 @@
+"""The major cycle of `pfb clean` on an engine: which keys are resident, and when they are let go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from pfb.config import Clean
+from pfb.graph import deconvolution as builders
+from pfb.graph import imaging
+from pfb.graph.blocks import Blocks
+from pfb.graph.engine import Engine
+from pfb.graph.names import Names
+from pfb.graph.primal_dual import Data, PrimalDual
+from pfb.graph.tasks import Graph, Key, add
+from pfb.io.fits import read_mask
+from pfb.operators.regularisers import JointPrior
+from pfb.operators.wavelets import Dictionary
+from pfb.pipeline.imaging import Imaged, Run, run_stage
+from pfb.pipeline.reporting import Reporter
+from pfb.solvers.major_cycle import Minimised, Statistics
+from pfb.solvers.primal_dual import Gate, relative, step_sizes
+
+ITERATIONS = 10
+"""Iterations of one graph: enough to hide a round trip to the scheduler, few enough that a shut gate costs little."""
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Keys of the state between major cycles, band by band."""
+
+    models: list[Key]
+    residuals: list[Key]
+
+
+class Deconvolution:
+    """Implements the steps of a major cycle, see `pfb.solvers.major_cycle`.
+
+    Parameters
+    ----------
+    run : Run
+        What is imaged.
+    imaged : Imaged
+        Keys of its visibilities and images; the dirty images and PSFs are dropped when they are used up.
+    config : Clean
+        Options.
+    engine : Engine
+        Where it runs.
+    report : Reporter
+        Is told the progress of every stage.
+    """
+
+    def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter) -> None:
+        self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
+        shape = run.gridder.shape
+        bases = tuple(name.strip() for name in config.bases.split(","))
+        self.dictionary = Dictionary(shape, bases, config.nlevels)
+        self.prior = JointPrior(config.prior, len(imaged.bands))
+        self.blocks = Blocks(len(imaged.bands), len(bases), self.dictionary.codomain[1])
+        self.update: list[Key] = []
+        self.dual: list[list[Key]] | None = None
+        self._weights: list[Key] | None = None
+        self._best: Resident | None = None
+        self._prepare()
+
+    def _prepare(self) -> None:
+        """Make the Hessians, the empty model and the mask; the first residual is the dirty image."""
+        config, names, engine, imaged = self.config, self.run.names, self.engine, self.imaged
+        shape = self.run.gridder.shape
+        graph: Graph = {}
+        self.hessians, norms = imaging.hessians(
+            graph, names, imaged.psf, shape, imaged.total, config.eta, self.run.gridder.nthreads
+        )
+        models = [add(graph, names.key("model", v), np.zeros, shape) for v in range(len(imaged.bands))]
+        self.mask: Key | None = None
+        keep = self.hessians + norms + models
+        if config.mask is not None:
+            read = partial(read_mask, config.mask, self.run.plan.geometry)
+            self.mask = add(graph, names.key("mask"), imaging.call, read)
+            keep.append(self.mask)
+        run_stage(engine, self.report, "hessian", graph, keep)
+        # The power method approaches the norm from below.
+        self.lipschitz = 1.05 * max(engine.fetch(norms))
+        engine.drop(imaged.psf + norms)
+        self.state = Resident(models, list(imaged.dirty))
+
+    def start(self) -> Statistics:
+        """Return the statistics of the first residual."""
+        return self._statistics(self.run.names.within("start"))
+
+    def minimise(self, cycle: int, threshold: float, gamma: float) -> Minimised:
+        """Step along the preconditioned residual, then minimise with the prior from the present model."""
+        config, engine = self.config, self.engine
+        names = self.run.names.within("cycle", cycle)
+        graph: Graph = {}
+        before = self.update or None
+        update = builders.updates(
+            graph, names, self.hessians, self.state.residuals, before, self.imaged.total, config.cg_tol, config.cg_maxit
+        )
+        targets = builders.targets(graph, names, self.state.models, update, gamma)
+        keep = update + targets
+        if 0 <= config.l1_reweight_from <= cycle:
+            engine.drop(self._weights or [])
+            self._weights = builders.weights(
+                graph, names, self.blocks, self.dictionary, self.state.models, update, config.alpha
+            )
+            keep += self._weights
+        run_stage(engine, self.report, f"cycle {cycle}: update", graph, keep)
+        engine.drop(self.update)
+        self.update = engine.detach(update)
+
+        solver = PrimalDual(
+            names, self.blocks, self.dictionary, self.prior, step_sizes(self.lipschitz / gamma, self.dictionary.norm_squared),
+            threshold, gamma, config.positivity, config.pd_tol, engine.nworker,
+        )  # fmt: skip
+        data = Data(self.hessians, targets, self._weights, self.mask)
+        models, gate = self._iterate(solver, data, cycle)
+
+        graph = {}
+        terms, values = builders.objective(
+            graph, names, self.blocks, self.dictionary, self.prior, self.hessians, models, targets, self._weights
+        )
+        changed = builders.changes(graph, names.within("change"), models, self.state.models)
+        engine.run(graph, terms + values + changed)
+        objective = sum(engine.fetch(terms)) / gamma + threshold * sum(engine.fetch(values))
+        change = relative(engine.fetch(changed))
+        self._replace(models)
+        engine.drop(targets + terms + values + changed)
+        return Minimised(objective, gate.iterations, change)
+
+    def measure(self) -> Statistics:
+        """Grid the exact residual of the model."""
+        names = self.run.names.within("residual", *map(str, self.state.models))
+        graph: Graph = {}
+        residuals = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
+        run_stage(self.engine, self.report, "residual", graph, residuals)
+        residuals = self.engine.detach(residuals)
+        self._release(self.state.residuals)
+        self.state = Resident(self.state.models, residuals)
+        return self._statistics(names)
+
+    def keep(self) -> None:
+        """Remember the present model and residual."""
+        before, self._best = self._best, self.state
+        if before is not None:
+            self._release(before.models + before.residuals)
+
+    def revert(self) -> None:
+        """Take up the best model; the dual belonged to another one and starts anew."""
+        assert self._best is not None
+        dropped, self.state = self.state, self._best
+        self._release(dropped.models + dropped.residuals)
+        if self.dual is not None:
+            self.engine.drop(key for row in self.dual for key in row)
+        self.dual = None
+
+    def _iterate(self, solver: PrimalDual, data: Data, cycle: int) -> tuple[list[Key], Gate]:
+        """Run blocks of iterations until the gate shuts; the next one is submitted before the last has ended."""
+        engine, maxit = self.engine, self.config.pd_maxit
+        graph: Graph = {}
+        solver.start(graph, self.state.models, self.dual)
+        first, gate = 0, Gate()
+        waiting: list[tuple[int, list[Key]]] = []
+        with self.report.stage(f"cycle {cycle}: primal-dual", maxit) as advance:
+            while not gate.done and (first < maxit or waiting):
+                while first < maxit and len(waiting) < 2:
+                    last = min(first + ITERATIONS, maxit)
+                    solver.iterations(graph, data, first, last)
+                    engine.submit(graph, solver.state(last))
+                    waiting.append((last, solver.state(last)))
+                    graph, first = {}, last
+                done, _ = waiting[0]
+                before = gate.iterations
+                gate = engine.fetch([solver.gate(done)])[0]
+                advance(gate.iterations - before)
+                if len(waiting) == 2 or first == maxit:
+                    kept = set(waiting[-1][1])
+                    if len(waiting) == 2:
+                        engine.drop(key for key in waiting[0][1] if key not in kept)
+                    waiting.pop(0) if len(waiting) == 2 or gate.done or first == maxit else None
+            advance(maxit - gate.iterations)
+        return self._finish(solver, first), gate
+
+    def _finish(self, solver: PrimalDual, iteration: int) -> list[Key]:
+        """Keep the last images and dual, cut off from the iterations behind them."""
+        engine = self.engine
+        graph: Graph = {}
+        models = solver.finish(graph, iteration)
+        engine.run(graph, models)
+        rows = solver.dual(iteration)
+        flat = [key for row in rows for key in row]
+        engine.drop(key for key in solver.state(iteration) if key not in set(flat))
+        if self.dual is not None:
+            engine.drop(key for row in self.dual for key in row)
+        moved = engine.detach(models + flat)
+        models, flat = moved[: len(models)], moved[len(models) :]
+        width = len(rows[0])
+        self.dual = [flat[i : i + width] for i in range(0, len(flat), width)]
+        return models
+
+    def _replace(self, models: list[Key]) -> None:
+        dropped, self.state = self.state.models, Resident(models, self.state.residuals)
+        self._release(dropped)
+
+    def _release(self, keys: list[Key]) -> None:
+        """Drop keys unless they belong to the present or the best state."""
+        held = set(self.state.models + self.state.residuals)
+        if self._best is not None:
+            held |= set(self._best.models + self._best.residuals)
+        self.engine.drop(key for key in keys if key not in held)
+
+    def _statistics(self, names: Names) -> Statistics:
+        graph: Graph = {}
+        key = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
+        self.engine.run(graph, [key])
+        found: Statistics = self.engine.fetch([key])[0]
+        self.engine.drop([key])
+        return found
+
+
+Report = Callable[[str], None]

@@ -1,0 +1,227 @@
+"""What `pfb image` and `pfb clean` have in common: from the set to weights, dirty images, PSFs and beams."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from time import monotonic
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfb.config import Image
+from pfb.errors import InputError
+from pfb.graph import imaging
+from pfb.graph.engine import Engine
+from pfb.graph.names import Names, token
+from pfb.graph.tasks import Graph, Key, add, ref
+from pfb.io import dataset
+from pfb.io.dataset import Layout
+from pfb.io.measurement_set import SelectedData, Selection, select
+from pfb.io.staging import require_writable, staged
+from pfb.kernels.beam import fit_beam
+from pfb.kernels.weighting import counts_shape
+from pfb.operators.measurement import Gridder
+from pfb.pipeline.planning import Plan, make
+from pfb.pipeline.products import KINDS, product_paths, write_products
+from pfb.pipeline.reporting import Reporter
+from pfb.pipeline.session import open_engine
+from pfb.types import Real
+
+
+@dataclass(frozen=True)
+class Run:
+    """A planned run: its data, its images, its store, and the names of its tasks."""
+
+    data: SelectedData
+    plan: Plan
+    store: Path
+    names: Names
+    gridder: Gridder
+
+
+@dataclass(frozen=True)
+class Imaged:
+    """What is resident once the dirty images are made; bands without data are left out."""
+
+    bands: list[int]
+    """Numbers of the bands that have data."""
+    visibilities: list[Key]
+    dirty: list[Key]
+    psf: list[Key]
+    total: float
+    """Sum of the weights of all bands."""
+    wsum: list[float]
+    freq: list[float]
+    """Effective frequency of every band in Hz, with data or without."""
+
+
+class Opened(NamedTuple):
+    """A run whose store exists, the engine it runs on, and its first images."""
+
+    run: Run
+    engine: Engine
+    imaged: Imaged
+
+
+@contextmanager
+def opened(
+    sets: tuple[str, ...], config: Image, report: Reporter, *, maker: str, layout: Mapping[str, Any] | None = None
+) -> Iterator[Opened]:
+    """Plan a run, start its engine and make its images; afterwards write its products.
+
+    Everything is made beside its final place and appears when the block, which must finish the
+    dataset, has ended without an error.
+
+    Parameters
+    ----------
+    sets : tuple of str
+        Measurement sets.
+    config : Image
+        Options.
+    report : Reporter
+        Is told the progress and, at the end, the files.
+    maker : str
+        ``image`` or ``clean``.
+    layout : mapping, optional
+        Further fields of the dataset's `Layout`.
+
+    Raises
+    ------
+    InputError
+        If a product exists and must not be replaced, or cannot be written, or the data cannot be imaged as asked.
+    """
+    began = monotonic()
+    final = Path(f"{config.output}.zarr")
+    paths = product_paths(config.output, KINDS[maker])
+    require_writable([final, *(path for group in paths.values() for path in group)], config.overwrite)
+    data, planned = plan(sets, config, report)
+    with staged(final, config.overwrite) as store, TemporaryDirectory(prefix=f".{final.name}-", dir=final.parent) as parking:
+        nthreads = 1
+        with open_engine(config, len(planned.bands), Path(parking), report) as engine:
+            nthreads = engine.nthread
+            shape = planned.psf_shape
+            dataset.create(
+                store,
+                Layout(
+                    maker=maker, geometry=planned.geometry, observation=data.observation, bands=planned.bands,
+                    psf_shape=shape, options=asdict(config), **(layout or {}),
+                ),
+            )  # fmt: skip
+            made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine))
+            yield Opened(made, engine, make_images(made, config, engine, report))
+        files = write_products(store, config.output, overwrite=config.overwrite, report=report, nthreads=nthreads)
+    seconds = {"seconds": f"{monotonic() - began:.1f}"}
+    report.summary(f"pfb {maker}", {"dataset": str(final)} | {file.name: str(file.parent) for file in files} | seconds)
+
+
+def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[SelectedData, Plan]:
+    """Select the data and plan the images; tells the reporter what was decided by default."""
+    chosen = Selection(
+        field=config.field, spw=config.spw, scan=config.scan, chan=config.chan,
+        data_column=config.data_column, weight_column=config.weight_column,
+    )  # fmt: skip
+    data = select(sets, chosen)
+    planned = make(data, config)
+    for note in data.notes:
+        report.message(note)
+    for warning in planned.warnings:
+        report.warning(warning)
+    g = planned.geometry
+    report.message(
+        f"{len(planned.bands)} band{'s' * (len(planned.bands) > 1)} of {g.nx} x {g.ny} pixels of "
+        f"{np.degrees(g.cell) * 3600:.4g} arcsec, {planned.bands[0].freq_min / 1e6:.6g} - {planned.bands[-1].freq_max / 1e6:.6g} MHz"
+    )
+    return data, planned
+
+
+def gridder(planned: Plan, config: Image, engine: Engine) -> Gridder:
+    """Return the gridder of a run; a band has the threads that its neighbours leave."""
+    g = planned.geometry
+    nthreads = max(engine.nthread // engine.nworker // -(-len(planned.bands) // engine.nworker), 1)
+    return Gridder(g.shape, g.cell, config.epsilon, config.wgridding, nthreads)
+
+
+def names_of(sets: Iterable[str], config: Image) -> Names:
+    """Return names that identify the run: the same inputs give the same keys."""
+    return Names(token(*map(str, sets), *(f"{k}={v}" for k, v in sorted(asdict(config).items()))))
+
+
+def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Imaged:
+    """Read, weigh and grid all bands, and write dirty images, PSFs and weight sums to the store.
+
+    Raises
+    ------
+    InputError
+        If no band has an unflagged sample.
+    """
+    names, planned = run.names, run.plan
+    graph: Graph = {}
+    loaded = imaging.load(graph, names, planned.loaders, config.clip)
+    run_stage(engine, report, "read", graph, loaded)
+
+    graph = {}
+    scheme = imaging.Weighting(config.weighting, config.robust, counts_shape(planned.geometry.shape), planned.geometry.cell)
+    weighed = imaging.weigh(graph, names, loaded, scheme)
+    sums = imaging.sums(graph, names, weighed)
+    run_stage(engine, report, "weight", graph, weighed + sums)
+    totals = engine.fetch(sums)
+    engine.drop(loaded + sums)
+
+    active = [band.index for band, (wsum, _) in zip(planned.bands, totals, strict=True) if wsum > 0]
+    if not active:
+        raise InputError("all selected samples are flagged or have weight zero: select others or unflag some")
+    for band in planned.bands:
+        if band.index not in active:
+            report.warning(
+                f"band {band.index} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has no unflagged data: "
+                "its images are blank and its model is interpolated"
+            )
+    freq = [f if w > 0 else b.freq for b, (w, f) in zip(planned.bands, totals, strict=True)]
+    dataset.write(run.store, "freq", None, np.array(freq))
+    dataset.write(run.store, "wsum", None, np.array([w for w, _ in totals]))
+
+    graph = {}
+    used = [weighed[i] for i in active]
+    engine.drop(weighed[i] for i in range(len(weighed)) if i not in active)
+    dirty = imaging.dirty(graph, names, used, run.gridder)
+    psfs = imaging.psf(graph, names, used, run.gridder, planned.psf_shape)
+    beams = [add(graph, names.key("beam", v), fit, ref(key), planned.geometry.cell) for v, key in enumerate(psfs)]
+    writes = [write(graph, names, run.store, variable, band, v, key)
+              for variable, keys in (("dirty", dirty), ("psf", psfs), ("beam", beams))
+              for v, (band, key) in enumerate(zip(active, keys, strict=True))]  # fmt: skip
+    run_stage(engine, report, "grid", graph, dirty + psfs + beams + writes)
+    for index, beam in zip(active, engine.fetch(beams), strict=True):
+        if np.isnan(beam).any():
+            report.warning(f"the PSF of band {index} has no main lobe to fit a beam to: it is left out of restored images")
+    engine.drop(beams + writes)
+    wsums = [w for w, _ in totals]
+    return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq)
+
+
+def run_stage(engine: Engine, report: Reporter, name: str, graph: Graph, keep: list[Key]) -> None:
+    """Run a graph as a stage whose progress is that of its results."""
+    with report.stage(name, len(keep)) as advance:
+        engine.run(graph, keep, advance)
+
+
+def write(graph: Graph, names: Names, store: Path, variable: str, band: int, index: int, key: Key) -> Key:
+    """Add a task that writes one band of a variable where the band is; returns its key."""
+    place = list(dataset.SCHEMA).index(variable)
+    call = partial(write_band, str(store), variable, band)
+    return add(graph, names.key("write", place, index), imaging.call, call, ref(key))
+
+
+def write_band(store: str, variable: str, band: int, array: Real) -> None:
+    """Write one band of a variable; returns nothing, so that nothing travels."""
+    dataset.write(store, variable, band, array)
+
+
+def fit(psf: Real, cell: float) -> Real:
+    """Fit the beam of a PSF: (3,) radians, NaN if there is none."""
+    beam = fit_beam(psf, cell)
+    return np.full(3, np.nan) if beam is None else np.array(beam)

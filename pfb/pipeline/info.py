@@ -1,0 +1,153 @@
+"""Say what is in a measurement set, and how it could be imaged."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+import numpy as np
+
+from pfb.io.metadata import STOKES, Field, SetDescription, SpectralWindow, describe
+from pfb.io.selection import SPEED_OF_LIGHT, list_ranges
+from pfb.io.window import flagged_fraction, longest_baseline, survey
+from pfb.kernels.gridding import good_even
+from pfb.pipeline.planning import LARGEST_DEFAULT
+
+ReportTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
+
+_MJD_EPOCH = datetime(1858, 11, 17)
+_NYQUIST_PIXELS = 2.0
+_DIGITS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suggestion:
+    """An image grid that the observation supports."""
+
+    cell: float
+    """Pixel size in arcsec: c / (2 max|uv| nu_max) / 2, half of Nyquist's for the longest unflagged baseline, rounded down."""
+    fov: float | None
+    """Width between the first nulls of the primary beam in degrees, 2.44 lambda / D at mid-band; None without D."""
+    npix: int | None
+    """Pixels along an edge, an even number that is good for FFTs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class InfoReport:
+    """What is in a measurement set."""
+
+    description: SetDescription
+    flagged: dict[int, float]
+    """Flagged fraction of the cross-correlations, by id of the spectral window."""
+    sampled: bool
+    """Whether only some of the flags were read."""
+    longest_baseline: float | None
+    """Largest sqrt(u^2 + v^2) of an unflagged row in metres; None if all is flagged."""
+    longest_baseline_wavelengths: float | None
+    """Largest product of that, in any spectral window, with its highest frequency over c."""
+    suggestion: Suggestion | None
+    """None if all is flagged."""
+
+    def tables(self) -> list[ReportTable]:
+        """Return (title, columns, rows) of what there is to show, all of it text."""
+        d = self.description
+        fields = [_field_row(f) for f in d.fields]
+        windows = [_window_row(w, self.flagged.get(w.id)) for w in d.spectral_windows]
+        columns: list[tuple[str, ...]] = [(c.name, c.kind, "yes" if c.has_cells else "no") for c in d.columns]
+        about = " (of a sample)" if self.sampled else ""
+        return [
+            (d.path, ("", ""), self._overview()),
+            ("Fields", ("id", "name", "RA", "Dec", "frame", "rows", "intent"), fields),
+            ("Spectral windows", ("id", "channels", "MHz", "width kHz", "correlations", "rows", f"flagged{about}"), windows),
+            ("Columns", ("name", "type", "holds data"), columns),
+        ]
+
+    def _overview(self) -> list[tuple[str, ...]]:
+        d = self.description
+        start, end = (_MJD_EPOCH + timedelta(seconds=t) for t in (d.start, d.end))
+        rows: list[tuple[str, ...]] = [
+            ("telescope", d.telescope),
+            ("observer", d.observer),
+            ("antennas", f"{d.antennas}, diameter {d.dish_diameter:g} m" if d.dish_diameter else f"{d.antennas}"),
+            ("time", f"{start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC" if d.rows else ""),
+            ("scans", list_ranges(d.scans)),
+            ("rows", f"{d.rows}, {d.autocorrelations} of them autocorrelations"),
+        ]
+        if self.longest_baseline is None or self.longest_baseline_wavelengths is None or self.suggestion is None:
+            return [*rows, ("longest baseline", "none: all samples are flagged")]
+        s = self.suggestion
+        rows.append(("longest baseline", f"{self.longest_baseline:.0f} m, {self.longest_baseline_wavelengths:.0f} wavelengths"))
+        rows.append(("suggested cell", f"{s.cell:.3g} arcsec"))
+        if s.npix and s.npix <= LARGEST_DEFAULT:
+            rows.append(("suggested size", f"{s.npix} pixels, {s.fov:.3g} deg"))
+        elif s.npix:
+            rows.append(("suggested size", f"that of your source: the primary beam is {s.npix} pixels wide, {s.fov:.3g} deg"))
+        return rows
+
+
+def run(path: str) -> InfoReport:
+    """Describe a measurement set, read its flags and suggest an image grid.
+
+    Raises `InputError` if there is no set at `path`.
+    """
+    d = describe(path)
+    windows = survey(d)
+    fractions = [flagged_fraction(w) for w in windows]
+    rows = {w.id: sum(x.rows for x in windows if x.spw == w.id) for w in d.spectral_windows}
+    parts = [(w.spw, fraction * w.rows) for w, (fraction, _) in zip(windows, fractions, strict=True)]
+    flagged = {spw: sum(part for owner, part in parts if owner == spw) / n for spw, n in rows.items() if n}
+    metres = [(longest_baseline(w), float(w.freq.max())) for w in windows]
+    used = [(m, m * nu / SPEED_OF_LIGHT) for m, nu in metres if m is not None]
+    return InfoReport(
+        description=d,
+        flagged=flagged,
+        sampled=not all(exact for _, exact in fractions),
+        longest_baseline=max((m for m, _ in used), default=None),
+        longest_baseline_wavelengths=max((x for _, x in used), default=None),
+        suggestion=_suggest(d, max(x for _, x in used)) if used else None,
+    )
+
+
+def _suggest(d: SetDescription, wavelengths: float) -> Suggestion:
+    nyquist = 1 / (2 * wavelengths)
+    cell = _round_down(float(np.rad2deg(nyquist / _NYQUIST_PIXELS)) * 3600)
+    if not d.dish_diameter:
+        return Suggestion(cell=cell, fov=None, npix=None)
+    freq = np.concatenate([w.freq for w in d.spectral_windows if w.rows])
+    middle = (freq.min() + freq.max()) / 2
+    fov = float(np.rad2deg(2.44 * SPEED_OF_LIGHT / middle / d.dish_diameter))
+    return Suggestion(cell=cell, fov=fov, npix=good_even(math.ceil(fov * 3600 / cell)))
+
+
+def _round_down(value: float) -> float:
+    """Keep the leading digits, so that what is shown, and typed, is no larger."""
+    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _DIGITS)
+    return math.floor(value / unit) * unit
+
+
+def _field_row(f: Field) -> tuple[str, ...]:
+    return (str(f.id), f.name, _sexagesimal(np.rad2deg(f.ra) / 15, "hms"), _sexagesimal(np.rad2deg(f.dec), "dms", sign=True),
+            f.frame, str(f.rows), " ".join(f.intents))  # fmt: skip
+
+
+def _window_row(w: SpectralWindow, flagged: float | None) -> tuple[str, ...]:
+    if not len(w.freq):
+        return (str(w.id), "0", "", "", "", str(w.rows), "")
+    edges = f"{w.freq.min() / 1e6:.3f} to {w.freq.max() / 1e6:.3f}" if len(w.freq) > 1 else f"{w.freq[0] / 1e6:.3f}"
+    share = "" if flagged is None else f"{100 * flagged:.1f}%"
+    return (str(w.id), str(len(w.freq)), edges, f"{abs(w.width).mean() / 1e3:.6g}", _names(w.correlations), str(w.rows), share)
+
+
+def _names(correlations: Iterable[int]) -> str:
+    return " ".join(STOKES.get(c, str(c)) for c in correlations)
+
+
+def _sexagesimal(value: float, letters: str, sign: bool = False) -> str:
+    """Write hours or degrees with two decimals of a second."""
+    hundredths = round(abs(value) * 360000)
+    minutes, rest = divmod(hundredths, 6000)
+    whole, minutes = divmod(minutes, 60)
+    mark = ("-" if value < 0 else "+") if sign else ""
+    return f"{mark}{whole:02d}{letters[0]}{minutes:02d}{letters[1]}{rest / 100:05.2f}{letters[2]}"

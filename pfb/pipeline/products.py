@@ -1,0 +1,274 @@
+"""The products of a run: its images as FITS and a picture, made from the finished dataset.
+
+The dataset is raw. A plane of a cube is ``raw_b / wsum_b``, in Jy per beam of its own PSF; an
+MFS image is ``sum_b raw_b / sum_b wsum_b``, the PSF alike, so that both peak at one. The MFS
+model is the mean of the bands' models with the weights ``wsum_b``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from pfb.errors import InputError
+from pfb.io import dataset as store
+from pfb.io.fits import HeaderInfo, write_cube, write_mfs
+from pfb.io.picture import Panel, quicklook
+from pfb.io.staging import require_writable, staged
+from pfb.kernels.beam import common_beam, describe, encloses, fit_lobe, restore
+from pfb.pipeline.reporting import Reporter, Silent
+from pfb.types import Band, Beam, Real
+
+KINDS = {"image": ("dirty", "psf", "quicklook"), "clean": ("dirty", "psf", "model", "residual", "image", "quicklook")}
+
+Choice = Beam | Literal["native", "common"]
+
+
+def product_paths(prefix: str | Path, kinds: Sequence[str]) -> dict[str, list[Path]]:
+    """Return the files of each kind: its MFS image and its cube, or the picture.
+
+    Parameters
+    ----------
+    prefix : str or Path
+        What their names begin with.
+    kinds : sequence of str
+        ``KINDS["clean"]``, ``KINDS["image"]`` or some of them.
+    """
+    names = {kind: ["-quicklook.png"] if kind == "quicklook" else [f"-{kind}-mfs.fits", f"-{kind}-cube.fits"] for kind in kinds}
+    return {kind: [Path(f"{prefix}{suffix}") for suffix in suffixes] for kind, suffixes in names.items()}
+
+
+def write_products(
+    dataset: str | Path,
+    prefix: str | Path,
+    *,
+    kinds: Sequence[str] = (),
+    beam: Choice = "native",
+    overwrite: bool = False,
+    report: Reporter | None = None,
+    nthreads: int = 1,
+) -> list[Path]:
+    """Write images and the picture of a finished run; all appear when all are complete.
+
+    A band without data has blank (NaN) planes, except in the model. Few planes are in memory at a time.
+
+    Parameters
+    ----------
+    dataset : str or Path
+        The store of the run.
+    prefix : str or Path
+        What the names of the products begin with.
+    kinds : sequence of str
+        What to write; by default all that the store allows: without a model dirty image, PSF and picture.
+    beam : Beam or {"native", "common"}
+        Restoring beam: each image's own, the smallest one that encloses them all, or a given one.
+    overwrite : bool
+        Whether products that exist are replaced.
+    report : Reporter, optional
+        Is told the progress.
+    nthreads : int
+        Threads of the Fourier transforms; 0 uses all.
+
+    Returns
+    -------
+    list of Path
+        The files that were written.
+
+    Raises
+    ------
+    InputError
+        If the store is unusable, a kind is unknown to it, a file cannot be written, or the beam is too narrow.
+    """
+    report = report or Silent()
+    maker = store.open_dataset(dataset).attrs["maker"]
+    kinds = kinds or KINDS[maker]
+    unknown = [kind for kind in kinds if kind not in KINDS[maker]]
+    if unknown:
+        raise InputError(
+            f"{dataset} was made by pfb {maker} and gives no {', '.join(unknown)}; choose from {', '.join(KINDS[maker])}"
+        )
+    paths = product_paths(prefix, kinds)
+    files = [path for group in paths.values() for path in group]
+    require_writable(files, overwrite)
+    images = Images(dataset, beam, report, nthreads)
+    with ExitStack() as stack, report.stage("products", len(files)) as done:
+        for kind, group in paths.items():
+            _write(images, kind, [stack.enter_context(staged(path, overwrite)) for path in group])
+            done(len(group))
+    return files
+
+
+def _write(images: Images, kind: str, paths: Sequence[Path]) -> None:
+    if kind == "quicklook":
+        quicklook(paths[0], _panels(images), images.geometry, title=_title(images))
+        return
+    if kind == "model":
+        beams, beam = [], None
+    elif kind == "image":
+        *beams, beam = images.targets
+    else:
+        beams, beam = images.natives, images.native
+    options = [f"{name} = {value}" for name, value in images.ds.attrs.get("options", {}).items() if value is not None]
+    info = HeaderInfo(
+        geometry=images.psf_geometry if kind == "psf" else images.geometry,
+        observation=store.observation(images.ds),
+        unit="Jy/pixel" if kind == "model" else "Jy/beam",
+        history=(f"pfb {images.ds.attrs['maker']}", *options),
+    )
+    write_mfs(paths[0], images.mfs(kind), info, images.band, beam)
+    write_cube(paths[1], images.planes(kind), info, images.bands, beams)
+
+
+def _panels(images: Images) -> list[Panel]:
+    if images.ds.attrs["maker"] == "image":
+        return [
+            Panel(title="Dirty image", image=images.mfs("dirty"), unit="Jy/beam", beam=images.native),
+            Panel(title="Point spread function", image=images.mfs("psf"), unit="Jy/beam", beam=images.native, kind="psf"),
+        ]
+    return [
+        Panel(title="Residual", image=images.mfs("residual"), unit="Jy/beam", beam=images.native, kind="residual"),
+        Panel(title="Model", image=images.mfs("model"), unit="Jy/pixel", kind="model"),
+        Panel(title="Restored image", image=images.mfs("image"), unit="Jy/beam", beam=images.targets[-1]),
+    ]
+
+
+def _title(images: Images) -> str:
+    observation, band = store.observation(images.ds), images.band
+    frequencies = f"{band.freq_min / 1e9:.4g}\N{EN DASH}{band.freq_max / 1e9:.4g} GHz"
+    return ", ".join(part for part in (observation.object, observation.telescope, frequencies) if part)
+
+
+class Images:
+    """The normalised images of a finished run, computed when they are asked for.
+
+    Parameters
+    ----------
+    dataset : str or Path
+        The store of the run.
+    beam : Beam or {"native", "common"}
+        Restoring beam, see `write_products`.
+    report : Reporter
+        Is told of beams that could not be fitted.
+    nthreads : int
+        Threads of the Fourier transforms; 0 uses all.
+
+    Attributes
+    ----------
+    good : list of int
+        The bands that have data.
+
+    Raises
+    ------
+    InputError
+        If the store is unusable or no band has data.
+    """
+
+    def __init__(self, dataset: str | Path, beam: Choice, report: Reporter, nthreads: int) -> None:
+        self.path, self.beam, self.report, self.nthreads = dataset, beam, report, nthreads
+        self.ds = store.open_dataset(dataset)
+        self.geometry, self.bands = store.geometry(self.ds), store.bands(self.ds)
+        self.psf_geometry = replace(self.geometry, nx=self.ds.sizes["x_psf"], ny=self.ds.sizes["y_psf"])
+        self.wsum: Real = self.ds["wsum"].values
+        self.good = [band for band, weight in enumerate(self.wsum) if weight > 0]
+        self._means: dict[str, Real] = {}
+        if not self.good:
+            raise InputError(f"{dataset} has no band with data; relax the selection or the flags and make it again")
+
+    @cached_property
+    def band(self) -> Band:
+        """The band of the MFS images, at the weighted mean frequency."""
+        used = [self.bands[band] for band in self.good]
+        return Band(
+            index=0,
+            freq_min=min(band.freq_min for band in used),
+            freq_max=max(band.freq_max for band in used),
+            freq=float(np.average([band.freq for band in used], weights=self.wsum[self.good])),
+        )
+
+    @cached_property
+    def natives(self) -> list[Beam | None]:
+        """The beam of each band's PSF, None without data."""
+        return [self._native(band) if band in self.good else None for band in range(len(self.bands))]
+
+    @cached_property
+    def native(self) -> Beam | None:
+        """The beam of the MFS PSF, None if it has no lobe."""
+        return self._fit(self.mfs("psf"), "all bands together")
+
+    @cached_property
+    def targets(self) -> list[Beam | None]:
+        """The restoring beam of each band, None without data, and last that of the MFS image."""
+        natives = [*self.natives, self.native]
+        if self.beam == "native":
+            return natives
+        target = self.beam if isinstance(self.beam, Beam) else common_beam([beam for beam in natives if beam])
+        for name, beam in zip([*(f"band {band.index}" for band in self.bands), "the MFS image"], natives, strict=True):
+            if beam and not encloses(target, beam):
+                raise InputError(
+                    f"the restoring beam {describe(target)} is narrower than the beam "
+                    f"{describe(beam)} of {name}; choose a wider one or --common-beam"
+                )
+        return [target if beam else None for beam in natives]
+
+    def mfs(self, kind: str) -> Real:
+        """Return the (nx, ny) MFS image of a kind."""
+        if kind not in self._means:
+            self._means[kind] = self._restored_mean() if kind == "image" else self._mean(kind)
+        return self._means[kind]
+
+    def planes(self, kind: str) -> Iterator[Real]:
+        """Yield the (nx, ny) plane of each band; NaN without data, or without a beam if it is to be restored."""
+        geometry = self.psf_geometry if kind == "psf" else self.geometry
+        for band in range(len(self.bands)):
+            if kind == "model":
+                yield self._read(kind, band)
+            elif band not in self.good or (kind == "image" and self.natives[band] is None):
+                yield np.full(geometry.shape, np.nan)
+            elif kind == "image":
+                residual = self._read("residual", band) / self.wsum[band]
+                yield self._restore(self._read("model", band), residual, self.natives[band], self.targets[band])
+            else:
+                yield self._read(kind, band) / self.wsum[band]
+
+    def _mean(self, kind: str) -> Real:
+        total: Real = np.zeros(())
+        for band in self.good:
+            total = total + self._read(kind, band) * (self.wsum[band] if kind == "model" else 1.0)
+        return total / self.wsum[self.good].sum()
+
+    def _restored_mean(self) -> Real:
+        if self.native is None:
+            raise InputError(f"the PSF of all bands together in {self.path} has no central lobe; make it again")
+        return self._restore(self.mfs("model"), self.mfs("residual"), self.native, self.targets[-1])
+
+    def _restore(self, model: Real, residual: Real, native: Beam | None, target: Beam | None) -> Real:
+        assert native is not None
+        assert target is not None
+        return restore(model, residual, self.geometry.cell, native, target, self.nthreads)
+
+    def _read(self, name: str, band: int) -> Real:
+        plane = store.read(self.path, name, band)
+        if not np.isfinite(plane).all():
+            raise InputError(f"the {name} of band {band} in {self.path} is not finite everywhere; make it again")
+        return plane
+
+    def _native(self, band: int) -> Beam | None:
+        stored = self.ds["beam"].values[band]
+        if np.isfinite(stored).all():
+            return Beam(*stored.tolist())
+        return self._fit(self._read("psf", band), f"band {band}")
+
+    def _fit(self, psf: Real, name: str) -> Beam | None:
+        fit = fit_lobe(psf, self.geometry.cell)
+        if fit is None:
+            self.report.warning(f"the PSF of {name} has no central lobe, so there is no restored image of it")
+            return None
+        if not fit.least_squares:
+            self.report.warning(f"no Gaussian fits the PSF of {name}; its beam is from the second moments of the lobe")
+        return fit.beam

@@ -1,0 +1,85 @@
+"""Opens the engine that a command's options ask for, and closes what it opened."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import dask
+from dask.system import CPU_COUNT
+from distributed import Client, LocalCluster
+
+from pfb.config import Resources
+from pfb.errors import InputError
+from pfb.graph.cluster import CONFIG, ClusterEngine
+from pfb.graph.engine import Engine, ThreadEngine
+from pfb.kernels.threads import set_thread_budget
+from pfb.pipeline.reporting import Reporter
+
+CONNECT_TIMEOUT = 30
+"""Seconds to wait for a scheduler that was named by its address."""
+
+
+@contextmanager
+def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter) -> Iterator[Engine]:
+    """Open the engine of a run.
+
+    Parameters
+    ----------
+    config : Resources
+        With `scheduler` the cluster there is joined; with `workers` one is started on this machine;
+        else the threads of this process do the work.
+    nblock : int
+        Bands that are spread over the workers.
+    parking : Path
+        Folder for results that must outlive their worker.
+    report : Reporter
+        Is told where the dashboard is.
+
+    Raises
+    ------
+    InputError
+        If the options contradict each other, or there is no scheduler at the address.
+    """
+    if config.scheduler and (config.workers or config.threads_per_worker):
+        raise InputError(
+            f"--scheduler {config.scheduler} joins a cluster that has its workers already: "
+            "leave out --workers and --threads-per-worker"
+        )
+    cores = int(CPU_COUNT)
+    if not config.scheduler and not config.workers:
+        nthread = config.threads_per_worker or cores
+        set_thread_budget(nthread)
+        engine: Engine = ThreadEngine(nthread)
+        try:
+            yield engine
+        finally:
+            engine.close()
+        return
+    with ExitStack() as stack:
+        if config.scheduler:
+            client = stack.enter_context(_join(config.scheduler))
+        else:
+            stack.enter_context(dask.config.set(CONFIG))
+            cluster = LocalCluster(
+                n_workers=config.workers,
+                threads_per_worker=config.threads_per_worker or max(cores // config.workers, 1),
+                dashboard_address="127.0.0.1:0",
+                memory_limit=0,
+            )
+            stack.enter_context(cluster)
+            client = stack.enter_context(Client(cluster))
+        report.message(f"dashboard: {client.dashboard_link}")
+        engine = ClusterEngine(client, nblock, str(parking))
+        yield engine
+
+
+def _join(address: str) -> Client:
+    try:
+        return Client(address, timeout=CONNECT_TIMEOUT)
+    except (OSError, ValueError, TypeError) as error:
+        raise InputError(
+            f"there is no dask scheduler at {address!r} ({type(error).__name__}): start one with 'dask scheduler' "
+            "and give the address that it prints, e.g. tcp://127.0.0.1:8786"
+        ) from error

@@ -1,0 +1,203 @@
+"""The control of major cycles, with work that follows a script."""
+
+import pytest
+
+from pfb.errors import PfbError
+from pfb.solvers.major_cycle import Cycle, Minimised, Options, Statistics, run
+
+START = Statistics(rms=1.0, peak=10.0)
+
+
+class Scripted:
+    """Steps whose residuals and changes are given; remembers what was asked of it."""
+
+    def __init__(self, residuals, changes=None):
+        self.residuals = [Statistics(*pair) for pair in residuals]
+        self.changes = [1.0] * len(residuals) if changes is None else changes
+        self.model = self.best = -1  # the number of the cycle that made it
+        self.asked, self.log = [], []
+
+    def minimise(self, cycle, threshold, gamma):
+        self.asked.append((cycle, threshold, gamma))
+        self.log.append("minimise")
+        self.model = cycle
+        return Minimised(objective=100.0 - cycle, iterations=cycle + 5, change=self.changes[cycle])
+
+    def measure(self):
+        self.log.append("measure")
+        return self.residuals[self.model]
+
+    def keep(self):
+        self.log.append("keep")
+        self.best = self.model
+
+    def revert(self):
+        self.log.append("revert")
+        self.model = self.best
+
+    @property
+    def thresholds(self):
+        return [threshold for _, threshold, _ in self.asked]
+
+    @property
+    def gammas(self):
+        return [gamma for _, _, gamma in self.asked]
+
+
+def go(steps, **options):
+    """Run with a limit of as many cycles as the script has."""
+    return run(steps, START, Options(**(dict(maxit=len(steps.residuals), tol=1e-3, rmsfactor=2.0) | options)), lambda cycle: None)
+
+
+def falling(n):
+    return [(0.5**k, 10 * 0.5**k) for k in range(1, n + 1)]
+
+
+# Endings
+
+
+def test_it_converges_when_the_model_stands_still():
+    steps = Scripted(falling(5), changes=[1.0, 0.1, 9e-4, 1.0, 1.0])
+    outcome = go(steps)
+    assert outcome.reason == "converged"
+    assert [line.cycle for line in outcome.history] == [0, 1, 2]
+    assert steps.model == steps.best == 2
+    assert "revert" not in steps.log
+
+
+def test_it_converges_at_once():
+    assert len(go(Scripted(falling(3), changes=[0.0, 1.0, 1.0])).history) == 1
+
+
+def test_it_stops_at_the_limit():
+    steps = Scripted(falling(4))
+    outcome = go(steps)
+    assert outcome.reason == "maxit"
+    assert len(outcome.history) == 4
+    assert steps.model == 3
+
+
+def test_no_cycle_at_all():
+    steps = Scripted([])
+    assert go(steps) == ("maxit", [])
+    assert steps.log == ["keep"]
+
+
+def test_two_rises_in_a_row_are_divergence_and_the_best_model_stays():
+    steps = Scripted([(0.5, 5.0), (0.9, 9.0), (0.8, 8.0), (0.1, 1.0)])
+    outcome = go(steps)
+    assert outcome.reason == "diverged"
+    assert len(outcome.history) == 3
+    assert steps.model == steps.best == 0
+    assert steps.log[-1] == "revert"
+
+
+def test_the_first_residual_may_be_the_best():
+    steps = Scripted([(2.0, 20.0), (2.0, 20.0)])
+    assert go(steps).reason == "diverged"
+    assert steps.model == -1
+
+
+def test_after_a_rise_the_best_model_is_taken_up_with_half_the_step():
+    steps = Scripted([(0.5, 5.0), (0.9, 9.0), (0.4, 4.0), (0.3, 3.0)])
+    outcome = go(steps, gamma=0.8)
+    assert outcome.reason == "maxit"
+    assert steps.gammas == [0.8, 0.8, 0.4, 0.4]  # and stays there
+    # The threshold, too, is that of the best residual, not of the risen one.
+    assert steps.thresholds == pytest.approx([1.0, 1.0, 1.0, 0.8])
+    assert steps.log[6:8] == ["revert", "minimise"]
+
+
+def test_rises_that_are_not_consecutive_halve_the_step_each_time():
+    steps = Scripted([(0.5, 5.0), (0.9, 9.0), (0.4, 4.0), (0.9, 9.0), (0.3, 3.0)])
+    outcome = go(steps)
+    assert outcome.reason == "maxit"
+    assert steps.gammas == [1.0, 1.0, 0.5, 0.5, 0.25]
+    assert steps.model == 4
+
+
+def test_a_rise_does_not_count_as_convergence():
+    steps = Scripted([(0.5, 5.0), (0.9, 9.0), (0.4, 4.0)], changes=[1.0, 1e-6, 1.0])
+    assert go(steps).reason == "maxit"
+
+
+@pytest.mark.parametrize(("worse", "reason"), [
+    ((0.504, 5.04), "maxit"),  # both within the slack
+    ((0.9, 5.04), "maxit"),  # the rms alone
+    ((0.504, 9.0), "maxit"),  # the peak alone
+    ((0.506, 5.06), "diverged"),
+], ids=str)  # fmt: skip
+def test_only_rms_and_peak_beyond_the_slack_are_a_rise(worse, reason):
+    steps = Scripted([(0.5, 5.0), worse, worse, worse])
+    assert go(steps).reason == reason
+
+
+def test_the_slack_is_an_option():
+    residuals = [(0.5, 5.0), (0.55, 5.5), (0.55, 5.5)]
+    assert go(Scripted(residuals), slack=0.2).reason == "maxit"
+    assert go(Scripted(residuals), slack=0.05).reason == "diverged"
+
+
+def test_a_creeping_rise_is_measured_from_the_best():
+    """Each within the slack of the one before, but not of the best."""
+    steps = Scripted([(0.5, 5.0), (0.504, 5.04), (0.508, 5.08), (0.512, 5.12)])
+    assert go(steps).reason == "diverged"
+    assert steps.model == 0
+
+
+def test_only_an_improvement_is_kept():
+    steps = Scripted([(0.5, 5.0), (0.503, 4.0), (0.4, 4.0)])
+    go(steps)
+    assert steps.log == [
+        "keep", "minimise", "measure", "keep", "minimise", "measure", "minimise", "measure", "keep",
+    ]  # fmt: skip
+
+
+# Numbers that are none
+
+
+@pytest.mark.parametrize("rms", [float("nan"), float("inf")])
+def test_a_residual_that_is_not_finite_ends_the_run(rms):
+    message = rf"residual of major cycle 1 has an rms of {rms} .* lower --gamma or raise --psf-oversize"
+    with pytest.raises(PfbError, match=message):
+        go(Scripted([(0.5, 5.0), (rms, 5.0)]))
+
+
+@pytest.mark.parametrize("change", [float("nan"), float("inf")])
+def test_a_model_that_is_not_finite_ends_the_run(change):
+    with pytest.raises(PfbError, match=f"after a change of {change}"):
+        go(Scripted(falling(2), changes=[change, 1.0]))
+
+
+# Thresholds and reports
+
+
+def test_the_first_threshold_alone_is_lowered():
+    steps = Scripted(falling(3))
+    go(steps, rmsfactor=3.0, init_factor=0.25)
+    # Of the residual each cycle starts from: rms 1, 0.5, 0.25.
+    assert steps.thresholds == pytest.approx([0.75, 1.5, 0.75])
+
+
+def test_the_default_halves_the_first_threshold():
+    steps = Scripted(falling(2))
+    go(steps, rmsfactor=1.0)
+    assert steps.thresholds == pytest.approx([0.5, 0.5])
+    assert steps.gammas == [1.0, 1.0]
+
+
+def test_every_cycle_is_reported_when_it_is_done():
+    told, steps = [], Scripted(falling(3))
+    outcome = run(steps, START, Options(maxit=3, tol=0.0, rmsfactor=1.0), lambda c: told.append((c, list(steps.log))))
+    assert [cycle for cycle, _ in told] == outcome.history
+    assert [log.count("measure") for _, log in told] == [1, 2, 3]
+    first = told[0][0]
+    assert isinstance(first, Cycle)
+    assert (first.peak, first.rms, first.threshold, first.objective, first.inner, first.change) == (5.0, 0.5, 0.5, 100.0, 5, 1.0)
+    assert first.seconds >= 0
+
+
+def test_a_cycle_that_rises_is_reported_as_it_was():
+    told = []
+    run(Scripted([(2.0, 20.0)] * 2), START, Options(maxit=2, tol=0.0, rmsfactor=1.0), told.append)
+    assert [cycle.rms for cycle in told] == [2.0, 2.0]
