@@ -14,6 +14,7 @@ from distributed import Client, Future, WorkerPlugin, as_completed, wait
 
 from pfb.errors import PfbError
 from pfb.graph.engine import Advance
+from pfb.graph.names import Names, token
 from pfb.graph.placement import Placement
 from pfb.graph.tasks import Graph, Key, add, ref
 from pfb.kernels.threads import set_thread_budget
@@ -115,12 +116,13 @@ class ClusterEngine:
         """
         self._detached += 1
         graph: Graph = {}
-        parked, resumed = [], {}
+        parked: list[Key] = []
+        resumed: dict[Key, tuple[str, int]] = {}
         for key in keys:
-            place = (str(Path(self._parking, f"{key[0]}-{'-'.join(map(str, key[1:]))}.npy")), self._detached)
-            name = ("park-" + str(key[0]), *key[1:])
-            parked.append(add(graph, name, park, ref(key), *place))
-            resumed[("resume-" + str(key[0]), *key[1:])] = place
+            names = Names(token(key[0], self._detached))
+            place = (str(Path(self._parking, "-".join(map(str, key)) + ".npy")), self._detached)
+            parked.append(add(graph, names.key("park", *key[1:]), park, ref(key), *place))
+            resumed[names.key("resume", *key[1:])] = place
         self.run(graph, parked)
         self.drop(parked + keys)
         again: Graph = {}

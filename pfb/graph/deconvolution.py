@@ -116,6 +116,15 @@ def interpolate(graph: Graph, names: Names, models: Sequence[Key], freq: Sequenc
     return add(graph, names.key("interpolate", index), _mix, ref(models[right - 1]), ref(models[right]), fraction)
 
 
+def dual_of_band(graph: Graph, names: Names, blocks: list[Key], band: int, index: int) -> Key:
+    """Join the blocks of bases of one band's dual; `index` is its place in its block of bands."""
+    return add(graph, names.key("dual", band), _join, refs(blocks), index)
+
+
+def _join(blocks: list[Real], index: int) -> Real:
+    return np.concatenate([block[:, index] for block in blocks])
+
+
 def _mean(graph: Graph, names: Names, index: int, images: Sequence[Key]) -> Key:
     total = reduce_bands(graph, lambda i: names.key("mfs", index, i), list(images), np.add)
     return add(graph, names.key("mfs", index), np.divide, ref(total), len(images))

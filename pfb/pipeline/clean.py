@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from pfb.config import Clean
 from pfb.errors import InputError
 from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph, Key
 from pfb.io import dataset
 from pfb.io.fits import read_mask
-from pfb.operators.wavelets import Dictionary
-from pfb.pipeline.deconvolution import Deconvolution
-from pfb.pipeline.imaging import Run, opened, run_stage, write
-from pfb.pipeline.planning import image_geometry
+from pfb.pipeline.deconvolution import Deconvolution, dictionary_of
+from pfb.pipeline.imaging import Opened, opened, run_stage, write
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Cycle, Options, Outcome
 from pfb.solvers.major_cycle import run as run_major_cycles
+from pfb.types import Geometry
 
 
 def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
@@ -34,5 +36,78 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
     InputError
         For anything that cannot be imaged as asked, before work starts wherever it can be known.
     PfbError
-        If the deconvolution diverges beyond use.
+        If the residual becomes infinite.
     """
+
+    def prepare(geometry: Geometry) -> Mapping[str, Any]:
+        dictionary = dictionary_of(config, geometry.shape)
+        if config.mask is not None and not read_mask(config.mask, geometry).any():
+            raise InputError(f"--mask {config.mask} is zero everywhere, so no model is possible: mark where emission may be")
+        return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
+
+    with opened(sets, config, report, maker="clean", prepare=prepare) as state:
+        deconvolution = Deconvolution(state.run, state.imaged, config, state.engine, report)
+        options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor, gamma=config.gamma)
+        outcome = run_major_cycles(deconvolution, deconvolution.start(), options, lambda cycle: report.row(line(cycle)))
+        conclude(outcome, config, report)
+        store(state, deconvolution, report)
+        dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})
+
+
+def line(cycle: Cycle) -> dict[str, float | int | str]:
+    """Return what the table of major cycles shows."""
+    return {
+        "cycle": cycle.cycle,
+        "peak [Jy/beam]": f"{cycle.peak:.4e}",
+        "rms [Jy/beam]": f"{cycle.rms:.4e}",
+        "lambda": f"{cycle.threshold:.4e}",
+        "objective": f"{cycle.objective:.6e}",
+        "inner": cycle.inner,
+        "change": f"{cycle.change:.2e}",
+        "seconds": f"{cycle.seconds:.1f}",
+    }
+
+
+def record(cycle: Cycle) -> dict[str, float]:
+    """Return a line of the dataset's history."""
+    return {
+        "peak": cycle.peak, "rms": cycle.rms, "lambda": cycle.threshold, "objective": cycle.objective,
+        "inner": cycle.inner, "change": cycle.change, "seconds": cycle.seconds,
+    }  # fmt: skip
+
+
+def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
+    """Say how the iteration ended."""
+    last = outcome.history[-1]
+    if outcome.reason == "converged":
+        report.message(f"converged: the last cycle changed the model by {last.change:.2e}, less than --tol {config.tol:g}")
+    elif outcome.reason == "diverged":
+        report.warning(
+            "rms and peak of the residual rose twice: the best model is kept; lower --gamma or raise --psf-oversize"
+        )
+    else:
+        report.message(
+            f"--niter {config.niter} cycles done; the last one changed the model by {last.change:.2e}, "
+            f"which is above --tol {config.tol:g}"
+        )
+
+
+def store(state: Opened, deconvolution: Deconvolution, report: Reporter) -> None:
+    """Write model, residual, update and dual of every band, each from where it lives."""
+    run_, imaged, engine = state.run, state.imaged, state.engine
+    names = run_.names
+    graph: Graph = {}
+    models, residuals = deconvolution.state.models, deconvolution.state.residuals
+    freq = [imaged.freq[band] for band in imaged.bands]
+    keys: list[Key] = []
+    for v, band in enumerate(imaged.bands):
+        keys.append(write(graph, names, run_.store, "model", band, v, models[v]))
+        keys.append(write(graph, names, run_.store, "residual", band, v, residuals[v]))
+        keys.append(write(graph, names, run_.store, "update", band, v, deconvolution.update[v]))
+        keys.append(write(graph, names, run_.store, "dual", band, v, deconvolution.dual_of(graph, v)))
+    for band in run_.plan.bands:
+        if band.index not in imaged.bands:
+            model = builders.interpolate(graph, names, models, freq, imaged.freq[band.index], band.index)
+            keys.append(write(graph, names.within("empty"), run_.store, "model", band.index, band.index, model))
+    run_stage(engine, report, "write", graph, keys)
+    engine.drop(keys)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections import deque
 from dataclasses import dataclass
 from functools import partial
 
@@ -36,6 +36,11 @@ class Resident:
     residuals: list[Key]
 
 
+def dictionary_of(config: Clean, shape: tuple[int, int]) -> Dictionary:
+    """Return the bases that the options name, for images of `shape`."""
+    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels)
+
+
 class Deconvolution:
     """Implements the steps of a major cycle, see `pfb.solvers.major_cycle`.
 
@@ -56,10 +61,9 @@ class Deconvolution:
     def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter) -> None:
         self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
         shape = run.gridder.shape
-        bases = tuple(name.strip() for name in config.bases.split(","))
-        self.dictionary = Dictionary(shape, bases, config.nlevels)
+        self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
-        self.blocks = Blocks(len(imaged.bands), len(bases), self.dictionary.codomain[1])
+        self.blocks = Blocks(len(imaged.bands), *self.dictionary.codomain)
         self.update: list[Key] = []
         self.dual: list[list[Key]] | None = None
         self._weights: list[Key] | None = None
@@ -108,7 +112,7 @@ class Deconvolution:
                 graph, names, self.blocks, self.dictionary, self.state.models, update, config.alpha
             )
             keep += self._weights
-        run_stage(engine, self.report, f"cycle {cycle}: update", graph, keep)
+        run_stage(engine, self.report, "update", graph, keep)
         engine.drop(self.update)
         self.update = engine.detach(update)
 
@@ -117,7 +121,7 @@ class Deconvolution:
             threshold, gamma, config.positivity, config.pd_tol, engine.nworker,
         )  # fmt: skip
         data = Data(self.hessians, targets, self._weights, self.mask)
-        models, gate = self._iterate(solver, data, cycle)
+        models, gate = self._iterate(solver, data)
 
         graph = {}
         terms, values = builders.objective(
@@ -157,32 +161,36 @@ class Deconvolution:
             self.engine.drop(key for row in self.dual for key in row)
         self.dual = None
 
-    def _iterate(self, solver: PrimalDual, data: Data, cycle: int) -> tuple[list[Key], Gate]:
+    def dual_of(self, graph: Graph, v: int) -> Key:
+        """Add a task that joins the dual of one band, (nbasis, ncoefficient); returns its key."""
+        assert self.dual is not None or not self.config.niter
+        first = v // self.blocks.band_chunk
+        rows = [row[first] for row in self.dual or []]
+        return builders.dual_of_band(graph, self.run.names, rows, v, v - self.blocks.bands[first][0])
+
+    def _iterate(self, solver: PrimalDual, data: Data) -> tuple[list[Key], Gate]:
         """Run blocks of iterations until the gate shuts; the next one is submitted before the last has ended."""
         engine, maxit = self.engine, self.config.pd_maxit
         graph: Graph = {}
         solver.start(graph, self.state.models, self.dual)
-        first, gate = 0, Gate()
-        waiting: list[tuple[int, list[Key]]] = []
-        with self.report.stage(f"cycle {cycle}: primal-dual", maxit) as advance:
-            while not gate.done and (first < maxit or waiting):
-                while first < maxit and len(waiting) < 2:
-                    last = min(first + ITERATIONS, maxit)
-                    solver.iterations(graph, data, first, last)
+        submitted, gate = 0, Gate()
+        waiting: deque[int] = deque()
+        with self.report.stage("primal-dual", maxit) as advance:
+            while not gate.done and (waiting or submitted < maxit):
+                while submitted < maxit and len(waiting) < 2:
+                    last = min(submitted + ITERATIONS, maxit)
+                    solver.iterations(graph, data, submitted, last)
                     engine.submit(graph, solver.state(last))
-                    waiting.append((last, solver.state(last)))
-                    graph, first = {}, last
-                done, _ = waiting[0]
-                before = gate.iterations
-                gate = engine.fetch([solver.gate(done)])[0]
-                advance(gate.iterations - before)
-                if len(waiting) == 2 or first == maxit:
-                    kept = set(waiting[-1][1])
-                    if len(waiting) == 2:
-                        engine.drop(key for key in waiting[0][1] if key not in kept)
-                    waiting.pop(0) if len(waiting) == 2 or gate.done or first == maxit else None
+                    waiting.append(last)
+                    graph, submitted = {}, last
+                reached = waiting.popleft()
+                before, gate = gate, engine.fetch([solver.gate(reached)])[0]
+                advance(gate.iterations - before.iterations)
+                if reached < submitted:
+                    needed = set(solver.state(submitted))
+                    engine.drop(key for key in solver.state(reached) if key not in needed)
             advance(maxit - gate.iterations)
-        return self._finish(solver, first), gate
+        return self._finish(solver, submitted), gate
 
     def _finish(self, solver: PrimalDual, iteration: int) -> list[Key]:
         """Keep the last images and dual, cut off from the iterations behind them."""
@@ -220,5 +228,3 @@ class Deconvolution:
         self.engine.drop([key])
         return found
 
-
-Report = Callable[[str], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -30,7 +30,10 @@ from pfb.pipeline.planning import Plan, make
 from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
-from pfb.types import Real
+from pfb.types import Geometry, Real
+
+
+Prepare = Callable[[Geometry], Mapping[str, Any]]
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ class Opened(NamedTuple):
 
 @contextmanager
 def opened(
-    sets: tuple[str, ...], config: Image, report: Reporter, *, maker: str, layout: Mapping[str, Any] | None = None
+    sets: tuple[str, ...], config: Image, report: Reporter, *, maker: str, prepare: Prepare | None = None
 ) -> Iterator[Opened]:
     """Plan a run, start its engine and make its images; afterwards write its products.
 
@@ -87,8 +90,9 @@ def opened(
         Is told the progress and, at the end, the files.
     maker : str
         ``image`` or ``clean``.
-    layout : mapping, optional
-        Further fields of the dataset's `Layout`.
+    prepare : callable, optional
+        Checks what else the command needs of the planned geometry and returns further fields of the
+        dataset's `Layout`; it is called before any data are read.
 
     Raises
     ------
@@ -100,6 +104,7 @@ def opened(
     paths = product_paths(config.output, KINDS[maker])
     require_writable([final, *(path for group in paths.values() for path in group)], config.overwrite)
     data, planned = plan(sets, config, report)
+    extra = {} if prepare is None else prepare(planned.geometry)
     with staged(final, config.overwrite) as store, TemporaryDirectory(prefix=f".{final.name}-", dir=final.parent) as parking:
         nthreads = 1
         with open_engine(config, len(planned.bands), Path(parking), report) as engine:
@@ -109,7 +114,7 @@ def opened(
                 store,
                 Layout(
                     maker=maker, geometry=planned.geometry, observation=data.observation, bands=planned.bands,
-                    psf_shape=shape, options=asdict(config), **(layout or {}),
+                    psf_shape=shape, options=asdict(config), **extra,
                 ),
             )  # fmt: skip
             made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine))
@@ -131,10 +136,10 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
         report.message(note)
     for warning in planned.warnings:
         report.warning(warning)
-    g = planned.geometry
+    g, bands = planned.geometry, planned.bands
     report.message(
-        f"{len(planned.bands)} band{'s' * (len(planned.bands) > 1)} of {g.nx} x {g.ny} pixels of "
-        f"{np.degrees(g.cell) * 3600:.4g} arcsec, {planned.bands[0].freq_min / 1e6:.6g} - {planned.bands[-1].freq_max / 1e6:.6g} MHz"
+        f"{len(bands)} band{'s' * (len(bands) > 1)} of {g.nx} x {g.ny} pixels of {np.degrees(g.cell) * 3600:.4g} arcsec, "
+        f"{bands[0].freq_min / 1e6:.6g} - {bands[-1].freq_max / 1e6:.6g} MHz"
     )
     return data, planned
 
