@@ -172,20 +172,22 @@ class Clean(Image):
     prior: str = option(
         "mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency"
     )
-    rmsfactor: float = option(1.0, minimum=0.0, help="threshold over the rms of the MFS residual")
-    niter: int = option(10, minimum=1, help="major cycles at most")
+    rmsfactor: float = option(0.8, minimum=0.0, help="threshold over the rms of the MFS residual")
+    niter: int = option(40, minimum=1, help="major cycles at most")
     tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
     gamma: float = option(1.0, minimum=0.01, maximum=1.9, help="step of the forward-backward iteration")
     eta: float = option(1e-3, minimum=0.0, help="added to the diagonal of the Hessian, relative to the total weight")
     cg_tol: float = option(1e-3, minimum=0.0, help="stop the conjugate gradients at this relative residual")
     cg_maxit: int = option(150, minimum=1, help="conjugate gradient iterations at most")
-    pd_tol: float = option(3e-4, minimum=0.0, help="stop the primal-dual iteration at this relative change")
-    pd_maxit: int = option(500, minimum=1, help="primal-dual iterations at most")
+    pd_tol: float = option(1e-6, minimum=0.0, help="stop the primal-dual iteration at this relative change")
+    pd_maxit: int = option(100, minimum=1, help="primal-dual iterations at most")
     positivity: str = option(
-        "clip", choices=("none", "clip", "joint"), help="joint: a pixel negative in any band is zero in all"
+        "none",
+        choices=("none", "clip", "joint"),
+        help="clip: no pixel is negative; joint: one that is negative in any band is zero in all",
     )
     l1_reweight_from: int = option(
-        -1, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
+        8, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
     )
     alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
 

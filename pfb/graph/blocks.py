@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ class Blocks:
         Bands of a block: a power of two, or all of them. With all bands in a block the sums over
         frequency are local to a task, and images travel instead of coefficients.
     basis_chunk : int
-        Bases of a block.
+        Bases of a block: a power of two, or all of them.
     tile : int
         Coefficients of one task of the sum over bands; all by default (0).
 
@@ -48,12 +48,12 @@ class Blocks:
     tile: int = 0
 
     def __post_init__(self) -> None:
-        chunk = self.band_chunk
         # Only then is every block a whole branch of the fixed binary tree, whatever the chunk.
-        if chunk < 1 or (chunk < self.nband and chunk & (chunk - 1)):
-            raise InputError(f"a block has {chunk} bands but must have a power of two or all {self.nband}")
-        if self.basis_chunk < 1 or self.tile < 0:
-            raise InputError(f"blocks of {self.basis_chunk} bases and tiles of {self.tile} coefficients are not possible")
+        for what, n, chunk in (("bands", self.nband, self.band_chunk), ("bases", self.nbasis, self.basis_chunk)):
+            if chunk < 1 or (chunk < n and chunk & (chunk - 1)):
+                raise InputError(f"a block has {chunk} {what} but must have a power of two or all {n}")
+        if self.tile < 0:
+            raise InputError(f"a tile has {self.tile} coefficients but must have 1 or more, or 0 for all of them")
 
     @property
     def bands(self) -> tuple[Range, ...]:
@@ -97,7 +97,7 @@ def branches(nleaf: int, owner: Callable[[int], int]) -> tuple[list[Range], Nest
     out: list[Range] = []
 
     def visit(first: int, last: int) -> Nest:
-        if last - first == 1 or len({owner(i) for i in range(first, last)}) == 1:
+        if len({owner(i) for i in range(first, last)}) == 1:
             out.append((first, last))
             return len(out) - 1
         middle = first + split(last - first)
@@ -107,7 +107,15 @@ def branches(nleaf: int, owner: Callable[[int], int]) -> tuple[list[Range], Nest
     return out, nest
 
 
-def add_nested(parts: list[Any], nest: Nest) -> Any:
+def add_pairs(parts: Sequence[Any]) -> Any:
+    """Add the parts along the fixed binary tree, without changing them."""
+    if len(parts) == 1:
+        return parts[0]
+    middle = split(len(parts))
+    return add_pairs(parts[:middle]) + add_pairs(parts[middle:])
+
+
+def add_nested(parts: Sequence[Any], nest: Nest) -> Any:
     """Add the results of branches along their nest."""
     if isinstance(nest, int):
         return parts[nest]

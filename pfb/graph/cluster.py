@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,10 @@ CONFIG = {
 }
 """dask's configuration for a cluster that `pfb` starts."""
 
+FILES_KEPT = 3
+"""Detachments that the files of dropped results outlast: a major cycle has as many, and what it makes but does not
+detach (targets, weights of the prior) may have to be made again from what it dropped."""
+
 
 class ThreadBudget(WorkerPlugin):
     """Gives the libraries of a worker as many threads as the worker has.
@@ -58,41 +63,54 @@ class ClusterEngine:
         Bands, or blocks of bands, that are spread over the workers.
     parking : str
         Folder that all workers see, where detached results are written in case a worker is lost.
-    close : callable, optional
-        Stops the cluster, if it is ours to stop.
+
+    Raises
+    ------
+    PfbError
+        If the cluster has no workers.
     """
 
-    def __init__(self, client: Client, nblock: int, parking: str, close: Any = None) -> None:
+    def __init__(self, client: Client, nblock: int, parking: str) -> None:
         client.register_plugin(ThreadBudget())
-        workers = client.scheduler_info(n_workers=-1)["workers"]
+        info = client.scheduler_info(n_workers=-1)
+        workers = list(info["workers"].values())
         if not workers:
-            raise PfbError(
-                f"the scheduler at {client.scheduler.address} has no workers: start some with 'dask worker' and run again"
-            )
-        names = sorted((str(w["name"]) for w in workers.values()), key=lambda name: (len(name), name))
-        self.nworker = len(names)
-        self.nthread = sum(w["nthreads"] for w in workers.values())
+            raise PfbError(f"the scheduler at {info['address']} has no workers: start some with 'dask worker' and run again")
+        self.nworker = len(workers)
+        self.nthread = sum(w["nthreads"] for w in workers)
         self.client = client
-        self._placement = Placement(tuple(names), nblock)
+        self._names = sorted((w["name"] for w in workers), key=lambda name: (len(str(name)), str(name)))
+        self._nblock = nblock
         self._parking = parking
-        self._close = close
         self._futures: dict[Key, Future] = {}
         self._detached = 0
+        self._files: dict[Key, str] = {}
+        self._unneeded = deque[list[str]]([[]])
 
     def submit(self, graph: Graph, keep: Iterable[Key]) -> None:
         """Send the graph to the scheduler, pinned to the workers of its bands."""
         keep = list(keep)
         # Loose: a band moves on when its worker is gone, instead of waiting for ever.
-        with dask.annotate(workers=self._placement, allow_other_workers=True):
+        with dask.annotate(workers=self._place(), allow_other_workers=True):
             futures = self.client.get(graph, keep, sync=False)
         self._futures.update(zip(keep, futures, strict=True))
+
+    def _place(self) -> Placement:
+        """Return where keys belong now: a worker that was restarted has its name still, but another address.
+
+        Names themselves are no use to the scheduler: it takes those of a LocalCluster, which are
+        numbers, for names of hosts.
+        """
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        address = {w["name"]: a for a, w in workers.items()}
+        return Placement(tuple(address.get(name, "") for name in self._names), self._nblock)
 
     def run(self, graph: Graph, keep: Iterable[Key], advance: Advance | None = None) -> None:
         """Send the graph and wait for the results of `keep`."""
         keep = list(keep)
         self.submit(graph, keep)
         for future in as_completed([self._futures[key] for key in keep], raise_errors=False):
-            if future.status == "error":
+            if future.status != "finished":
                 future.result()
             if advance is not None:
                 advance(1)
@@ -107,6 +125,8 @@ class ClusterEngine:
             future = self._futures.pop(key, None)
             if future is not None:
                 future.release()
+            if key in self._files:
+                self._unneeded[-1].append(self._files.pop(key))
 
     def detach(self, keys: list[Key]) -> list[Key]:
         """Park results in their workers' memory and on disk, and pick them up under new keys.
@@ -115,32 +135,34 @@ class ClusterEngine:
         that graph; a run of many cycles would fill its memory.
         """
         self._detached += 1
+        self._unneeded.append([])
         graph: Graph = {}
+        again: Graph = {}
         parked: list[Key] = []
-        resumed: dict[Key, tuple[str, int]] = {}
+        resumed: dict[Key, str] = {}
         for key in keys:
             names = Names(token(key[0], self._detached))
-            place = (str(Path(self._parking, "-".join(map(str, key)) + ".npy")), self._detached)
-            parked.append(add(graph, names.key("park", *key[1:]), park, ref(key), *place))
-            resumed[names.key("resume", *key[1:])] = place
+            path = str(Path(self._parking, "-".join(map(str, key)) + f"-{self._detached}.npy"))
+            parked.append(add(graph, names.key("park", *key[1:]), park, ref(key), path, self._detached))
+            resumed[add(again, names.key("resume", *key[1:]), resume, path)] = path
         self.run(graph, parked)
         self.drop(parked + keys)
-        again: Graph = {}
-        for name, place in resumed.items():
-            add(again, name, resume, *place)
         self.submit(again, list(resumed))
+        self._files |= resumed
         wait([self._futures[name] for name in resumed])
+        if len(self._unneeded) > FILES_KEPT:
+            for path in self._unneeded.popleft():
+                Path(path).unlink(missing_ok=True)
         return list(resumed)
 
     def close(self) -> None:
-        """Release everything and disconnect; stop the cluster if it is ours."""
+        """Release everything and disconnect."""
         self.drop(list(self._futures))
         self.client.close()
-        if self._close is not None:
-            self._close()
 
 
 _PARKED: dict[str, tuple[int, Any]] = {}
+"""What this process holds until it is picked up: the generation and the array, by path."""
 _LOCK = threading.Lock()
 
 
@@ -148,7 +170,7 @@ def park(array: Any, path: str, generation: int) -> str:
     """Keep an array in this process and on disk; returns the path.
 
     The file is written beside and renamed, so that it is whole or not there. Arrays that were
-    parked two generations ago have been picked up and are forgotten.
+    parked two generations ago were picked up elsewhere and are forgotten.
     """
     partial = f"{path}.{os.getpid()}"
     with open(partial, "wb") as file:
@@ -161,10 +183,8 @@ def park(array: Any, path: str, generation: int) -> str:
     return path
 
 
-def resume(path: str, generation: int) -> Any:
-    """Return a parked array, from the memory of this process if it is there."""
+def resume(path: str) -> Any:
+    """Pick up a parked array, from the memory of this process if it is there."""
     with _LOCK:
-        parked = _PARKED.get(path)
-    if parked is not None and parked[0] == generation:
-        return parked[1]
-    return np.load(path)
+        parked = _PARKED.pop(path, None)
+    return np.load(path) if parked is None else parked[1]

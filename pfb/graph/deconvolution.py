@@ -85,9 +85,7 @@ def objective(
 
 def changes(graph: Graph, names: Names, new: Sequence[Key], old: Sequence[Key]) -> list[Key]:
     """Squared norms of the change of every band's model."""
-    return [
-        add(graph, names.key("change", v), change, ref(a), ref(b)) for v, (a, b) in enumerate(zip(new, old, strict=True))
-    ]
+    return [add(graph, names.key("change", v), change, ref(a), ref(b)) for v, (a, b) in enumerate(zip(new, old, strict=True))]
 
 
 def statistics(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> Key:

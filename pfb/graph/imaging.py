@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from pfb.graph.tasks import Graph, Key, add, ref, refs
 from pfb.kernels import samples, weighting
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.measurement import Gridder, effective_frequency, wsum
+from pfb.operators.preconditioner import Preconditioner
 from pfb.solvers.power import spectral_norm, start_vector
 from pfb.types import Real, Visibilities
 
@@ -74,7 +74,7 @@ def load(graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]
 def weigh(graph: Graph, names: Names, bands: list[Key], weighting: Weighting) -> list[Key]:
     """Turn natural weights into imaging weights; the counts are pooled over all bands."""
     if weighting.scheme == "natural":
-        return [add(graph, names.key("weigh", v), call, partial(_natural), ref(key)) for v, key in enumerate(bands)]
+        return [add(graph, names.key("weigh", v), _natural, ref(key)) for v, key in enumerate(bands)]
     counts = [add(graph, names.key("counts", v), _count, ref(key), weighting) for v, key in enumerate(bands)]
     total = reduce_bands(graph, lambda i: names.key("counts", 0, i), counts, np.add)
     return [add(graph, names.key("weigh", v), _weigh, ref(key), ref(total), weighting) for v, key in enumerate(bands)]
@@ -128,6 +128,14 @@ def hessians(
     made = [add(graph, names.key("hessian", v), _hessian, ref(key), shape, total, eta, nthreads) for v, key in enumerate(psfs)]
     norms = [add(graph, names.key("power", v), _norm, ref(key)) for v, key in enumerate(made)]
     return made, norms
+
+
+def preconditioners(graph: Graph, names: Names, hessians: Sequence[Key], gamma: float, shift: float) -> list[Key]:
+    """Make the preconditioner of the primal-dual iteration of every band, see `Preconditioner`."""
+    return [
+        add(graph, names.key("precondition", v), Preconditioner, ref(hessian), gamma, shift)
+        for v, hessian in enumerate(hessians)
+    ]
 
 
 def mfs(graph: Graph, names: Names, images: list[Key], total: float) -> Key:

@@ -9,7 +9,8 @@ from typing import Any
 from pfb.graph.tasks import Key
 
 STAGES = (
-    "read", "band", "counts", "weigh", "grid", "psf", "beam", "hessian", "power", "mask", "mfs", "statistics", "cg",
+    "read", "band", "counts", "weigh", "grid", "psf", "beam", "hessian", "power", "precondition", "mask", "mfs", "statistics",
+    "cg",
     "model", "target", "reweight", "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change", "psi-hdot", "grad",
     "primal", "negative", "positivity", "change", "converged", "objective", "residual", "interpolate", "write", "park",
     "resume",
@@ -19,7 +20,7 @@ STAGES = (
 
 def token(*parts: Any) -> str:
     """Return 32 hexadecimal digits of what identifies a run: paths and parameters, never array contents."""
-    return md5("|".join(map(str, parts)).encode(), usedforsecurity=False).hexdigest()
+    return md5(repr(parts).encode(), usedforsecurity=False).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ class Names:
 
 
 def stage_of(key: Key) -> str:
-    """Return the stage that a key belongs to."""
+    """Return the stage that a key belongs to; an empty word if its name is not one of ours."""
     words = str(key[0]).split("-")[:-1]
-    if words[-1].startswith("it") and words[-1][2:].isdigit():
+    if words and words[-1].startswith("it") and words[-1][2:].isdigit():
         words.pop()
     return "-".join(words)

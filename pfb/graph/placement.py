@@ -13,12 +13,12 @@ ON_WORKER = ("l21-norm",)
 
 @dataclass(frozen=True)
 class Placement:
-    """Maps keys to names of workers; the scheduler calls it for every key, so it must never raise.
+    """Maps keys to addresses of workers; the scheduler calls it for every key, so it must never raise.
 
     Parameters
     ----------
     workers : tuple of str
-        Names of the workers.
+        Addresses of the workers; an empty one stands for a worker that is gone.
     nblock : int
         Bands, or blocks of bands, that the last index of a key counts.
     """
@@ -28,8 +28,9 @@ class Placement:
 
     def __call__(self, key: Any) -> list[str]:
         """Return the worker that a key belongs on; none if it may run anywhere."""
-        if not isinstance(key, tuple) or len(key) < 2 or not isinstance(key[-1], int):
-            return []
         n = len(self.workers)
+        if not n or not isinstance(key, tuple) or len(key) < 2 or not isinstance(key[-1], int):
+            return []
         slot = key[-1] if stage_of(key) in ON_WORKER else key[-1] * n // max(self.nblock, 1)
-        return [self.workers[slot % n]]
+        address = self.workers[slot % n]
+        return [address] if address else []

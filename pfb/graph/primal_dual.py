@@ -28,17 +28,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from pfb.graph.blocks import Blocks, Nest, add_nested, branches
+from pfb.graph.blocks import Blocks, Nest, add_nested, add_pairs, branches
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, value
 from pfb.kernels.prox import positive, split
 from pfb.operators.hessian import PsfHessian
+from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers import primal_dual
 from pfb.solvers.primal_dual import Change, Gate, Steps
 from pfb.types import Real
+
+Mask = NDArray[np.bool_]
 
 SKIPPED = None
 """What a transient task returns once the gate is shut: nothing heavy travels any more."""
@@ -130,13 +134,14 @@ class PrimalDual:
 
     def iterations(self, graph: Graph, data: Data, first: int, last: int) -> None:
         """Add the iterations `first` to `last` - 1, which read `state(first)`."""
+        parts = [self.dictionary.subset(*bases) for bases in self.blocks.bases]
         for k in range(first, last):
             gate = ref(self.gate(k))
             # Before the first iteration nothing is extrapolated.
             previous = self.primal(max(k - 1, 0))
-            self._ascend(graph, gate, k, previous)
+            self._ascend(graph, gate, k, previous, parts)
             self._threshold(graph, gate, k, data.weights)
-            self._descend(graph, gate, k, data)
+            self._descend(graph, gate, k, data, parts)
             self._measure(graph, gate, k, k == last - 1)
 
     def finish(self, graph: Graph, iteration: int) -> list[Key]:
@@ -154,20 +159,19 @@ class PrimalDual:
     def _key(self, stage: str, iteration: int, *index: int) -> Key:
         return self.names.key(stage, *index, iteration=iteration + 1)
 
-    def _ascend(self, graph: Graph, gate: Any, k: int, previous: list[Key]) -> None:
-        for b, bases in enumerate(self.blocks.bases):
-            part = self.dictionary.subset(*bases)
-            for v, (x, before) in enumerate(zip(self.primal(k), previous, strict=True)):
-                dual = ref(self.dual(k)[b][v])
+    def _ascend(self, graph: Graph, gate: Any, k: int, previous: list[Key], parts: list[Dictionary]) -> None:
+        images = [(ref(x), ref(before)) for x, before in zip(self.primal(k), previous, strict=True)]
+        for b, (part, row) in enumerate(zip(parts, self.dual(k), strict=True)):
+            for v, ((x, before), dual) in enumerate(zip(images, row, strict=True)):
                 add(
                     graph, self._key("psi-dot", k, b, v), gated, gate, SKIPPED,
-                    primal_dual.ascend, dual, ref(x), ref(before), part, self.steps.sigma,
+                    primal_dual.ascend, ref(dual), x, before, part, self.steps.sigma,
                 )  # fmt: skip
 
     def _threshold(self, graph: Graph, gate: Any, k: int, weights: Sequence[Key] | None) -> None:
         nv = len(self.blocks.bands)
         parts, nest = branches(nv, self.owner)
-        for b in range(len(self.blocks.bases)):
+        for b, (old_row, new_row) in enumerate(zip(self.dual(k), self.dual(k + 1), strict=True)):
             ascended = [self._key("psi-dot", k, b, v) for v in range(nv)]
             weight = None if weights is None else ref(weights[b])
             factors = []
@@ -183,39 +187,37 @@ class PrimalDual:
                         join, self.prior, refs(sums), nest, tile, self.radius, weight,
                     )  # fmt: skip
                 factors.append(key)
-            for v in range(nv):
-                old = ref(self.dual(k)[b][v])
-                add(graph, self.dual(k + 1)[b][v], gated, gate, old, project, self.prior, ref(ascended[v]), refs(factors))
+            for old, new, v in zip(old_row, new_row, ascended, strict=True):
+                add(graph, new, gated, gate, ref(old), project, self.prior, ref(v), refs(factors))
 
     def _branch(self, graph: Graph, gate: Any, k: int, index: tuple[int, int], part: tuple[int, int], tile: Any) -> Key:
         members = [self._key("psi-dot", k, index[0], v) for v in range(*part)]
         key = self._key("branch-norm", k, *index, part[0])
         return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile)
 
-    def _descend(self, graph: Graph, gate: Any, k: int, data: Data) -> None:
-        nb = len(self.blocks.bases)
+    def _descend(self, graph: Graph, gate: Any, k: int, data: Data, parts: list[Dictionary]) -> None:
+        mask = None if data.mask is None else ref(data.mask)
+        clip = self.positivity == "clip"
+        primal, dual = self.primal(k), self.dual(k + 1)
         for v, (first, last) in enumerate(self.blocks.bands):
-            images = []
-            for b, bases in enumerate(self.blocks.bases):
-                dual, part = ref(self.dual(k + 1)[b][v]), self.dictionary.subset(*bases)
-                images.append(add(graph, self._key("psi-hdot", k, b, v), gated, gate, SKIPPED, synthesise, dual, part))
-            assert len(images) == nb
-            x = ref(self.primal(k)[v])
+            images = [
+                add(graph, self._key("psi-hdot", k, b, v), gated, gate, SKIPPED, synthesise, ref(row[v]), part)
+                for b, (row, part) in enumerate(zip(dual, parts, strict=True))
+            ]
+            x = ref(primal[v])
             grad = add(
                 graph, self._key("grad", k, v), gated, gate, SKIPPED, gradient,
                 refs(list(data.hessians[first:last])), x, refs(list(data.targets[first:last])), self.gamma,
             )  # fmt: skip
-            mask = None if data.mask is None else ref(data.mask)
-            clip = self.positivity == "clip"
-            add(
-                graph, self._key("primal", k, v), gated, gate, x,
-                step, x, ref(grad), refs(images), self.steps.tau, clip, mask,
-            )  # fmt: skip
+            if data.preconditioners is None:
+                update: tuple[Any, ...] = (step, x, ref(grad), refs(images), self.steps.tau, clip, mask)
+            else:
+                update = (preconditioned_step, x, ref(grad), refs(images), refs(list(data.preconditioners[first:last])))
+            add(graph, self._key("primal", k, v), gated, gate, x, *update)
         if self.positivity == "joint":
             signs = [self._negative(graph, gate, k, v) for v in range(len(self.blocks.bands))]
-            for v, key in enumerate(self.primal(k + 1)):
-                stepped = ref(self._key("primal", k, v))
-                add(graph, key, gated, gate, ref(self.primal(k)[v]), clear, stepped, refs(signs))
+            for v, (old, new) in enumerate(zip(primal, self.primal(k + 1), strict=True)):
+                add(graph, new, gated, gate, ref(old), clear, ref(self._key("primal", k, v)), refs(signs))
 
     def _negative(self, graph: Graph, gate: Any, k: int, v: int) -> Key:
         return add(graph, self._key("negative", k, v), gated, gate, SKIPPED, negative, ref(self._key("primal", k, v)))
@@ -224,7 +226,7 @@ class PrimalDual:
         changes = []
         for v, (new, old) in enumerate(zip(self.primal(k + 1), self.primal(k), strict=True)):
             key = self._key("change", k, v)
-            changes.append(add(graph, key, gated, gate, SKIPPED, primal_dual.change, ref(new), ref(old)))
+            changes.append(add(graph, key, gated, gate, SKIPPED, change, ref(new), ref(old)))
         duals = []
         if last:  # one more pass over the coefficients, so once per block of iterations only
             for b, (new_row, old_row) in enumerate(zip(self.dual(k + 1), self.dual(k), strict=True)):
@@ -246,6 +248,8 @@ class Data:
     """Weights (bases of a block, ncoefficient) of the prior per block of bases."""
     mask: Key | None = None
     """Boolean (nx, ny): where the model may be."""
+    preconditioners: Sequence[Key] | None = None
+    """A `Preconditioner` per band in place of tau; for images without a constraint only."""
 
 
 def gated(gate: Gate, shut: Any, function: Callable[..., Any], *args: Any) -> Any:
@@ -253,11 +257,16 @@ def gated(gate: Gate, shut: Any, function: Callable[..., Any], *args: Any) -> An
     return shut if gate.done else function(*args)
 
 
-def advance(gate: Gate, changes: list[Change], duals: list[Change], tol: float) -> Gate:
+def change(new: Real, old: Real) -> list[Change]:
+    """Return the change of every band of a block."""
+    return [primal_dual.change(a, b) for a, b in zip(new, old, strict=True)]
+
+
+def advance(gate: Gate, changes: list[list[Change]], duals: list[Change], tol: float) -> Gate:
     """Return the next gate; the change of the dual stays the last one known if none is given."""
     if gate.done:
         return gate
-    new = primal_dual.advance(gate, changes, duals, tol)
+    new = primal_dual.advance(gate, [band for block in changes for band in block], duals, tol)
     return new if duals else new._replace(dual=gate.dual)
 
 
@@ -291,9 +300,7 @@ def threshold(prior: JointPrior, blocks: list[Real], tile: tuple[int, int], radi
     return _factor(prior, statistic(prior, blocks, tile), tile, radius, weight)
 
 
-def join(
-    prior: JointPrior, sums: list[Real], nest: Nest, tile: tuple[int, int], radius: float, weight: Real | None
-) -> Real:
+def join(prior: JointPrior, sums: list[Real], nest: Nest, tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
     """Return the factor of the projection from the sums of branches."""
     return _factor(prior, add_nested(sums, nest), tile, radius, weight)
 
@@ -321,19 +328,27 @@ def gradient(hessians: list[PsfHessian], x: Real, targets: list[Real], gamma: fl
     return out
 
 
-def step(x: Real, grad: Real, images: list[Real], tau: float, clip: bool, mask: Real | None) -> Real:
+def step(x: Real, grad: Real, images: list[Real], tau: float, clip: bool, mask: Mask | None) -> Real:
     """Return the next images of a block, clipped and masked."""
-    out = primal_dual.descend(x, grad, images, tau)
+    out = primal_dual.descend(x, grad, add_pairs(images), tau)
     if mask is not None:
         out *= mask
     return positive(out) if clip else out
 
 
-def negative(x: Real) -> Real:
+def preconditioned_step(x: Real, grad: Real, images: list[Real], preconditioners: list[Preconditioner]) -> Real:
+    """Return the next images of a block, stepping with an operator instead of tau."""
+    out = grad + add_pairs(images)
+    for band, preconditioner in enumerate(preconditioners):
+        np.subtract(x[band], preconditioner.dot(out[band]), out=out[band])
+    return out
+
+
+def negative(x: Real) -> Mask:
     """Return where any band of a block is negative, (nx, ny) bool."""
-    return (x < 0).any(axis=0)
+    return np.logical_or.reduce(x < 0)
 
 
-def clear(x: Real, negatives: list[Real]) -> Real:
+def clear(x: Real, negatives: list[Mask]) -> Real:
     """Return the images with the pixels zero that are negative in any band."""
     return np.where(np.logical_or.reduce(negatives), 0, x)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
 
 from dask._task_spec import DataNode, GraphNode, List, Task, TaskRef
 
-Key = tuple[Hashable, ...]
+Key = tuple[str, *tuple[int, ...]]
+"""A name and an index, see `pfb.graph.names`."""
 Graph = dict[Key, GraphNode]
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from pfb.errors import ShapeError
-from pfb.kernels.convolution import convolve, transfer
+from pfb.kernels.convolution import convolve
+from pfb.kernels.convolution import transfer as transform
 from pfb.types import Real
 
 
@@ -44,20 +45,20 @@ class PsfHessian:
         self.dtype = psf.dtype
         self.eta = float(eta)
         self.nthreads = nthreads
-        self._padded = (psf.shape[0], psf.shape[1])
-        self._transfer = np.abs(transfer(psf, nthreads))
-        self._transfer /= wsum
+        self.padded = (psf.shape[0], psf.shape[1])
+        self.transfer = np.abs(transform(psf, nthreads))
+        self.transfer /= wsum
 
     @property
     def bound(self) -> float:
         """An upper bound of the spectral norm, the largest value of the transfer function plus eta."""
-        return float(self._transfer.max()) + self.eta
+        return float(self.transfer.max()) + self.eta
 
     def dot(self, x: Real) -> Real:
         """Apply the operator to an image."""
         if x.shape != self.domain:
             raise ShapeError(f"PsfHessian takes an image of shape {self.domain}, got {x.shape}")
-        out = convolve(x, self._transfer.astype(x.dtype, copy=False), self._padded, self.nthreads)
+        out = convolve(x, self.transfer.astype(x.dtype, copy=False), self.padded, self.nthreads)
         out += self.eta * x
         return out
 

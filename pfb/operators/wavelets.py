@@ -8,6 +8,7 @@ import numpy as np
 
 from pfb.errors import InputError, ShapeError
 from pfb.kernels import wavelets
+from pfb.kernels.prox import split
 from pfb.types import Real
 
 
@@ -74,10 +75,20 @@ class Dictionary:
         return out
 
     def hdot(self, a: Real) -> Real:
-        """Add up the images of all bases: (nbasis, size) to (nx, ny)."""
+        """Add up the images of all bases: (nbasis, size) to (nx, ny).
+
+        They are added along the fixed binary tree, so that the sum over branches of it is the same to the bit.
+        """
         if a.shape != self.codomain:
             raise ShapeError(f"the dictionary takes coefficients of shape {self.codomain}, got {a.shape}")
-        out = np.zeros(self.domain, a.dtype)
-        for name, row in zip(self.bases, a, strict=True):
-            wavelets.synthesise(row, name, self.nlevels, out)
+        return self._sum(a, 0, len(a))
+
+    def _sum(self, a: Real, first: int, last: int) -> Real:
+        if last - first == 1:
+            out = np.zeros(self.domain, a.dtype)
+            wavelets.synthesise(a[first], self.bases[first], self.nlevels, out)
+            return out
+        middle = first + split(last - first)
+        out = self._sum(a, first, middle)
+        out += self._sum(a, middle, last)
         return out

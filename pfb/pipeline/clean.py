@@ -41,8 +41,11 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
 
     def prepare(geometry: Geometry) -> Mapping[str, Any]:
         dictionary = dictionary_of(config, geometry.shape)
-        if config.mask is not None and not read_mask(config.mask, geometry).any():
-            raise InputError(f"--mask {config.mask} is zero everywhere, so no model is possible: mark where emission may be")
+        if config.mask is not None:
+            fraction = float(read_mask(config.mask, geometry).mean())
+            if fraction == 0:
+                raise InputError(f"--mask {config.mask} is zero everywhere, so no model is possible: mark where emission may be")
+            report.message(f"--mask {config.mask} leaves {100 * fraction:.3g}% of the image to the model")
         return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
 
     with opened(sets, config, report, maker="clean", prepare=prepare) as state:
@@ -98,13 +101,13 @@ def store(state: Opened, deconvolution: Deconvolution, report: Reporter) -> None
     names = run_.names
     graph: Graph = {}
     models, residuals = deconvolution.state.models, deconvolution.state.residuals
-    freq = [imaged.freq[band] for band in imaged.bands]
+    freq = [imaged.freq[index] for index in imaged.bands]
     keys: list[Key] = []
-    for v, band in enumerate(imaged.bands):
-        keys.append(write(graph, names, run_.store, "model", band, v, models[v]))
-        keys.append(write(graph, names, run_.store, "residual", band, v, residuals[v]))
-        keys.append(write(graph, names, run_.store, "update", band, v, deconvolution.update[v]))
-        keys.append(write(graph, names, run_.store, "dual", band, v, deconvolution.dual_of(graph, v)))
+    for v, index in enumerate(imaged.bands):
+        keys.append(write(graph, names, run_.store, "model", index, v, models[v]))
+        keys.append(write(graph, names, run_.store, "residual", index, v, residuals[v]))
+        keys.append(write(graph, names, run_.store, "update", index, v, deconvolution.update[v]))
+        keys.append(write(graph, names, run_.store, "dual", index, v, deconvolution.dual_of(graph, v)))
     for band in run_.plan.bands:
         if band.index not in imaged.bands:
             model = builders.interpolate(graph, names, models, freq, imaged.freq[band.index], band.index)

@@ -28,6 +28,10 @@ ITERATIONS = 10
 """Iterations of one graph: enough to hide a round trip to the scheduler, few enough that a shut gate costs little."""
 
 
+SHIFT = 8.0
+"""Shift of the preconditioner over the PSF's peak in a band; see docs/decisions.md for others."""
+
+
 @dataclass(frozen=True)
 class Resident:
     """Keys of the state between major cycles, band by band."""
@@ -67,6 +71,10 @@ class Deconvolution:
         self.update: list[Key] = []
         self.dual: list[list[Key]] | None = None
         self._weights: list[Key] | None = None
+        # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
+        self._shift = SHIFT / len(imaged.bands)
+        self._preconditioners: list[Key] | None = None
+        self._preconditioned_for = 0.0
         self._best: Resident | None = None
         self._prepare()
 
@@ -116,11 +124,15 @@ class Deconvolution:
         engine.drop(self.update)
         self.update = engine.detach(update)
 
+        self._precondition(gamma)
+        steps = step_sizes(self.lipschitz / gamma, self.dictionary.norm_squared)
+        if self._preconditioners is not None:
+            steps = steps._replace(sigma=self._shift / self.dictionary.norm_squared)
         solver = PrimalDual(
-            names, self.blocks, self.dictionary, self.prior, step_sizes(self.lipschitz / gamma, self.dictionary.norm_squared),
+            names, self.blocks, self.dictionary, self.prior, steps,
             threshold, gamma, config.positivity, config.pd_tol, engine.nworker,
         )  # fmt: skip
-        data = Data(self.hessians, targets, self._weights, self.mask)
+        data = Data(self.hessians, targets, self._weights, self.mask, self._preconditioners)
         models, gate = self._iterate(solver, data)
 
         graph = {}
@@ -160,6 +172,17 @@ class Deconvolution:
         if self.dual is not None:
             self.engine.drop(key for row in self.dual for key in row)
         self.dual = None
+
+    def _precondition(self, gamma: float) -> None:
+        """Make the preconditioners for this step, unless the images are constrained: then the step must be a number."""
+        if self.config.positivity != "none" or self.mask is not None or gamma == self._preconditioned_for:
+            return
+        self.engine.drop(self._preconditioners or [])
+        graph: Graph = {}
+        names = self.run.names.within("precondition", gamma)
+        made = imaging.preconditioners(graph, names, self.hessians, gamma, self._shift)
+        run_stage(self.engine, self.report, "precondition", graph, made)
+        self._preconditioners, self._preconditioned_for = made, gamma
 
     def dual_of(self, graph: Graph, v: int) -> Key:
         """Add a task that joins the dual of one band, (nbasis, ncoefficient); returns its key."""

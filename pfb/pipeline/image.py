@@ -25,6 +25,5 @@ def run(sets: tuple[str, ...], config: Image, report: Reporter) -> None:
     InputError
         For anything that cannot be imaged as asked, before work starts wherever it can be known.
     """
-    with opened(sets, config, report, maker="image") as (run_, engine, _):
-        engine.close()
-        dataset.finish(run_.store)
+    with opened(sets, config, report, maker="image") as state:
+        dataset.finish(state.run.store)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from time import monotonic
 from typing import Any, NamedTuple
 
@@ -22,16 +21,15 @@ from pfb.graph.tasks import Graph, Key, add, ref
 from pfb.io import dataset
 from pfb.io.dataset import Layout
 from pfb.io.measurement_set import SelectedData, Selection, select
-from pfb.io.staging import require_writable, staged
+from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.weighting import counts_shape
 from pfb.operators.measurement import Gridder
-from pfb.pipeline.planning import Plan, make
+from pfb.pipeline.planning import Plan, make, nyquist_cell
 from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
-from pfb.types import Geometry, Real
-
+from pfb.types import Geometry, Real, Visibilities
 
 Prepare = Callable[[Geometry], Mapping[str, Any]]
 
@@ -101,13 +99,15 @@ def opened(
     """
     began = monotonic()
     final = Path(f"{config.output}.zarr")
+    if final.name == ".zarr":
+        raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
     paths = product_paths(config.output, KINDS[maker])
     require_writable([final, *(path for group in paths.values() for path in group)], config.overwrite)
     data, planned = plan(sets, config, report)
     extra = {} if prepare is None else prepare(planned.geometry)
-    with staged(final, config.overwrite) as store, TemporaryDirectory(prefix=f".{final.name}-", dir=final.parent) as parking:
+    with staged(final, config.overwrite) as store, scratch(final) as parking:
         nthreads = 1
-        with open_engine(config, len(planned.bands), Path(parking), report) as engine:
+        with open_engine(config, len(planned.bands), parking, report) as engine:
             nthreads = engine.nthread
             shape = planned.psf_shape
             dataset.create(
@@ -173,13 +173,21 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     scheme = imaging.Weighting(config.weighting, config.robust, counts_shape(planned.geometry.shape), planned.geometry.cell)
     weighed = imaging.weigh(graph, names, loaded, scheme)
     sums = imaging.sums(graph, names, weighed)
-    run_stage(engine, report, "weight", graph, weighed + sums)
+    flat = [add(graph, names.within("zeros").key("statistics", v), only_zeros, ref(key)) for v, key in enumerate(weighed)]
+    run_stage(engine, report, "weight", graph, weighed + sums + flat)
     totals = engine.fetch(sums)
     engine.drop(loaded + sums)
 
     active = [band.index for band, (wsum, _) in zip(planned.bands, totals, strict=True) if wsum > 0]
     if not active:
+        if config.weighting != "natural" and planned.geometry.cell > nyquist_cell(run.data.longest_baseline_wavelengths):
+            raise InputError(
+                f"--cell {config.cell} arcsec is too large for any of the baselines, which --weighting {config.weighting} "
+                "therefore leaves out: make the pixels smaller"
+            )
         raise InputError("all selected samples are flagged or have weight zero: select others or unflag some")
+    _warn_of_zeros(run, report, engine.fetch(flat))
+    engine.drop(flat)
     for band in planned.bands:
         if band.index not in active:
             report.warning(
@@ -206,6 +214,26 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     engine.drop(beams + writes)
     wsums = [w for w, _ in totals]
     return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq)
+
+
+def only_zeros(band: Sequence[Visibilities]) -> list[bool | None]:
+    """Say of every part of a band whether all its samples are zero; None if it has none."""
+    return [not part.vis.any() if part.weight.any() else None for part in band]
+
+
+def _warn_of_zeros(run: Run, report: Reporter, found: Sequence[Sequence[bool | None]]) -> None:
+    """Name the sets, or the spectral windows of a set, whose data column was made but never filled."""
+    verdicts: dict[tuple[str, str], dict[int, bool]] = {}
+    for windows, parts in zip(run.plan.windows, found, strict=True):
+        for window, zero in zip(windows, parts, strict=True):
+            if zero is not None:
+                own = verdicts.setdefault((window.path, window.data_column), {})
+                own[window.spw] = own.get(window.spw, True) and zero
+    for (path, column), own in verdicts.items():
+        empty = sorted(spw for spw, zero in own.items() if zero)
+        where = "" if len(empty) == len(own) else f" in spectral window{'s' * (len(empty) > 1)} {', '.join(map(str, empty))}"
+        if empty:
+            report.warning(f"{column} of {path} holds only zeros{where}: choose another column with --data-column, or fill it")
 
 
 def run_stage(engine: Engine, report: Reporter, name: str, graph: Graph, keep: list[Key]) -> None:

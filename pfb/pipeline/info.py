@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 import numpy as np
 
+from pfb.config import Imaging
 from pfb.io.metadata import STOKES, Field, SetDescription, SpectralWindow, describe
 from pfb.io.selection import SPEED_OF_LIGHT, list_ranges
 from pfb.io.window import flagged_fraction, longest_baseline, survey
-from pfb.kernels.gridding import good_even
-from pfb.pipeline.planning import LARGEST_DEFAULT
+from pfb.pipeline.planning import LARGEST_DEFAULT, default_cell, default_npix, first_null_width
 
 ReportTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
 _MJD_EPOCH = datetime(1858, 11, 17)
-_NYQUIST_PIXELS = 2.0
-_DIGITS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,9 +24,9 @@ class Suggestion:
     """An image grid that the observation supports."""
 
     cell: float
-    """Pixel size in arcsec: c / (2 max|uv| nu_max) / 2, half of Nyquist's for the longest unflagged baseline, rounded down."""
+    """Pixel size in arcsec that imaging takes by default, for the longest unflagged baseline."""
     fov: float | None
-    """Width between the first nulls of the primary beam in degrees, 2.44 lambda / D at mid-band; None without D."""
+    """Width between the first nulls of the primary beam in degrees; None without the dishes' diameter."""
     npix: int | None
     """Pixels along an edge, an even number that is good for FFTs."""
 
@@ -48,7 +45,7 @@ class InfoReport:
     longest_baseline_wavelengths: float | None
     """Largest product of that, in any spectral window, with its highest frequency over c."""
     suggestion: Suggestion | None
-    """None if all is flagged."""
+    """None if all is flagged, or no baseline has a length."""
 
     def tables(self) -> list[ReportTable]:
         """Return (title, columns, rows) of what there is to show, all of it text."""
@@ -75,8 +72,10 @@ class InfoReport:
             ("scans", list_ranges(d.scans)),
             ("rows", f"{d.rows}, {d.autocorrelations} of them autocorrelations"),
         ]
-        if self.longest_baseline is None or self.longest_baseline_wavelengths is None or self.suggestion is None:
+        if self.longest_baseline is None or self.longest_baseline_wavelengths is None:
             return [*rows, ("longest baseline", "none: all samples are flagged")]
+        if self.suggestion is None:
+            return [*rows, ("longest baseline", "0 m: UVW is zero in all rows")]
         s = self.suggestion
         rows.append(("longest baseline", f"{self.longest_baseline:.0f} m, {self.longest_baseline_wavelengths:.0f} wavelengths"))
         rows.append(("suggested cell", f"{s.cell:.3g} arcsec"))
@@ -110,21 +109,15 @@ def run(path: str) -> InfoReport:
     )
 
 
-def _suggest(d: SetDescription, wavelengths: float) -> Suggestion:
-    nyquist = 1 / (2 * wavelengths)
-    cell = _round_down(float(np.rad2deg(nyquist / _NYQUIST_PIXELS)) * 3600)
+def _suggest(d: SetDescription, wavelengths: float) -> Suggestion | None:
+    if wavelengths == 0:
+        return None
+    cell = default_cell(wavelengths, Imaging.super_resolution)
+    arcsec = float(np.rad2deg(cell)) * 3600
     if not d.dish_diameter:
-        return Suggestion(cell=cell, fov=None, npix=None)
-    freq = np.concatenate([w.freq for w in d.spectral_windows if w.rows])
-    middle = (freq.min() + freq.max()) / 2
-    fov = float(np.rad2deg(2.44 * SPEED_OF_LIGHT / middle / d.dish_diameter))
-    return Suggestion(cell=cell, fov=fov, npix=good_even(math.ceil(fov * 3600 / cell)))
-
-
-def _round_down(value: float) -> float:
-    """Keep the leading digits, so that what is shown, and typed, is no larger."""
-    unit = 10.0 ** (math.floor(math.log10(value)) + 1 - _DIGITS)
-    return math.floor(value / unit) * unit
+        return Suggestion(cell=arcsec, fov=None, npix=None)
+    fov = first_null_width(np.concatenate([w.freq for w in d.spectral_windows if w.rows]), d.dish_diameter)
+    return Suggestion(cell=arcsec, fov=float(np.rad2deg(fov)), npix=default_npix(fov, cell))
 
 
 def _field_row(f: Field) -> tuple[str, ...]:

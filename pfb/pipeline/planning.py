@@ -13,11 +13,14 @@ from pfb.config import Image
 from pfb.errors import InputError
 from pfb.io.measurement_set import SelectedData, Window, pieces
 from pfb.kernels.gridding import good_even
+from pfb.kernels.stokes import stokes_i
 from pfb.kernels.weighting import LIGHTSPEED
 from pfb.pipeline.loading import load
-from pfb.types import Band, Geometry, Visibilities
+from pfb.types import Band, Geometry, Real, Visibilities
 
 DEFAULT_NBAND = 4
+DIGITS = 3
+"""Significant digits of a default pixel size, in arcseconds."""
 LARGEST_DEFAULT = 16384
 """Pixels along an axis above which the default field of view is refused: it needs a decision, not a default."""
 
@@ -31,8 +34,10 @@ class Plan:
     geometry: Geometry
     psf_shape: tuple[int, int]
     bands: tuple[Band, ...]
+    windows: tuple[tuple[Window, ...], ...]
+    """``[band][part]``: the windows that a band has channels of."""
     loaders: tuple[tuple[tuple[Loader, ...], ...], ...]
-    """``[band][window][piece]``."""
+    """``[band][part][piece]``."""
     warnings: tuple[str, ...]
 
 
@@ -42,23 +47,26 @@ def make(data: SelectedData, config: Image) -> Plan:
     Raises
     ------
     InputError
-        If the options of the image grid or of the bands contradict each other or the data.
+        If the options of the image grid or of the bands contradict each other or the data, or the data give no Stokes I.
     """
     geometry, warnings = image_geometry(data, config)
     oversized = [good_even(math.ceil(config.psf_oversize * n)) for n in geometry.shape]
     slices = band_channels(data.windows, config.nband)
-    bands, loaders = [], []
+    bands, windows, loaders = [], [], []
     for index, channels in enumerate(slices):
         parts = [(w, s) for w, s in zip(data.windows, channels, strict=True) if s.stop > s.start]
         low = min(float((w.freq - w.width / 2)[s].min()) for w, s in parts)
         high = max(float((w.freq + w.width / 2)[s].max()) for w, s in parts)
         centre = float(np.concatenate([w.freq[s] for w, s in parts]).mean())
         bands.append(Band(index=index, freq_min=low, freq_max=high, freq=centre))
+        windows.append(tuple(w for w, _ in parts))
         loaders.append(tuple(_loaders(w, s, config.stokes_weight) for w, s in parts))
-    return Plan(geometry, (oversized[0], oversized[1]), tuple(bands), tuple(loaders), tuple(warnings))
+    return Plan(geometry, (oversized[0], oversized[1]), tuple(bands), tuple(windows), tuple(loaders), tuple(warnings))
 
 
 def _loaders(window: Window, channels: slice, rule: str) -> tuple[Loader, ...]:
+    nothing = np.zeros((0, 0, len(window.correlations)))
+    stokes_i(nothing.astype(complex), nothing, window.correlations, rule)  # refuses here what it would in a task
     freq = np.ascontiguousarray(window.freq[channels])
     return tuple(partial(load, piece, channels, freq, window.correlations, rule) for piece in pieces(window))
 
@@ -111,15 +119,16 @@ def image_geometry(data: SelectedData, config: Image) -> tuple[Geometry, list[st
     InputError
         If size, cell and field of view make no image.
     """
-    nyquist = 1 / (2 * data.longest_baseline_wavelengths)
-    cell = _round_down(nyquist / config.super_resolution) if config.cell is None else _radians(config.cell)
+    longest = data.longest_baseline_wavelengths
+    if longest <= 0:
+        raise InputError("UVW is zero in all selected rows, so there is nothing to resolve: compute the baselines of the set")
+    nyquist = nyquist_cell(longest)
+    cell = default_cell(longest, config.super_resolution) if config.cell is None else _radians(config.cell)
     warnings = []
-    if cell <= 0:
-        raise InputError(f"--cell is {config.cell} arcsec but must be positive; Nyquist's is {_arcsec(nyquist):.4g} arcsec")
     if cell > nyquist:
         warnings.append(
             f"--cell {_arcsec(cell):.4g} arcsec is larger than the {_arcsec(nyquist):.4g} arcsec that the longest baseline "
-            f"of {data.longest_baseline_wavelengths:.4g} wavelengths needs: detail is lost"
+            f"of {longest:.4g} wavelengths needs: detail is lost"
         )
     nx, ny = _size(data, config, cell)
     if np.hypot(nx, ny) * cell / 2 >= 1:
@@ -130,6 +139,29 @@ def image_geometry(data: SelectedData, config: Image) -> tuple[Geometry, list[st
     return Geometry(nx=nx, ny=ny, cell=cell, ra=data.ra, dec=data.dec, frame=data.frame), warnings
 
 
+def nyquist_cell(longest: float) -> float:
+    """Return the largest pixel in radians that samples a baseline of so many wavelengths twice per fringe."""
+    return 1 / (2 * longest)
+
+
+def default_cell(longest: float, super_resolution: float) -> float:
+    """Return Nyquist's pixel over `super_resolution` in radians: three digits in arcsec, rounded down, for the user to read."""
+    arcsec = _arcsec(nyquist_cell(longest) / super_resolution)
+    exponent = math.floor(math.log10(arcsec)) + 1 - DIGITS
+    # Through the decimal text, so that who types what is shown has the very same pixels.
+    return _radians(float(f"{math.floor(arcsec / 10.0**exponent)}e{exponent}"))
+
+
+def first_null_width(freq: Real, dish_diameter: float) -> float:
+    """Return the width in radians between the first nulls of the primary beam, 2.44 lambda / D, in the middle of the band."""
+    return 2.44 * LIGHTSPEED / float(freq.min() + freq.max()) * 2 / dish_diameter
+
+
+def default_npix(fov: float, cell: float) -> int:
+    """Return how many pixels span a field, both in radians: an even number that is good for Fourier transforms."""
+    return good_even(math.ceil(round(fov / cell, 6)))  # 100.0000000001 pixels are 100
+
+
 def _size(data: SelectedData, config: Image, cell: float) -> tuple[int, int]:
     if config.npix is not None:
         if config.fov is not None:
@@ -137,20 +169,20 @@ def _size(data: SelectedData, config: Image, cell: float) -> tuple[int, int]:
         return parse_npix(config.npix)
     if config.fov is not None:
         fov = math.radians(config.fov)
+        if fov < cell:
+            raise InputError(f"--fov {config.fov} degrees is less than a pixel of {_arcsec(cell):.4g} arcsec: give a larger one")
+        n = default_npix(fov, cell)
     elif data.dish_diameter > 0:
-        freq = np.concatenate([w.freq for w in data.windows])
-        fov = 2.44 * LIGHTSPEED / float(freq.min() + freq.max()) * 2 / data.dish_diameter
+        fov = first_null_width(np.concatenate([w.freq for w in data.windows]), data.dish_diameter)
+        n = default_npix(fov, cell)
+        if n > LARGEST_DEFAULT:
+            raise InputError(
+                f"the primary beam is {math.degrees(fov):.3g} degrees wide, {n} pixels of {_arcsec(cell):.4g} arcsec: "
+                "choose the part to image with --npix or --fov, or larger pixels with --cell"
+            )
     else:
         raise InputError("the set does not say how large its dishes are, so the image size is unknown: give --npix or --fov")
-    n = math.ceil(fov / cell)
-    if n < 1:
-        raise InputError(f"--fov {config.fov} degrees is less than a pixel of {_arcsec(cell):.4g} arcsec: give a larger one")
-    if config.fov is None and n > LARGEST_DEFAULT:
-        raise InputError(
-            f"the primary beam is {math.degrees(fov):.3g} degrees wide, {n} pixels of {_arcsec(cell):.4g} arcsec: "
-            "choose the part to image with --npix or --fov, or larger pixels with --cell"
-        )
-    return good_even(n), good_even(n)
+    return n, n
 
 
 def parse_npix(text: str) -> tuple[int, int]:
@@ -163,13 +195,6 @@ def parse_npix(text: str) -> tuple[int, int]:
     if len(sizes) not in (1, 2) or min(sizes, default=0) < 1:
         raise InputError(f"--npix: cannot read {text!r} as a size; write one or two positive numbers, e.g. 1024 or 1024,800")
     return sizes[0], sizes[-1]
-
-
-def _round_down(cell: float) -> float:
-    """Keep three significant digits of a pixel size, in arcseconds, for the user to read."""
-    arcsec = _arcsec(cell)
-    unit = 10.0 ** (math.floor(math.log10(arcsec)) - 2)
-    return _radians(math.floor(arcsec / unit) * unit)
 
 
 def _arcsec(angle: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import dask
 from dask.system import CPU_COUNT
 from distributed import Client, LocalCluster
+from distributed.comm import get_address_host_port, parse_address
 
 from pfb.config import Resources
 from pfb.errors import InputError
@@ -77,6 +79,9 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
 
 def _join(address: str) -> Client:
     try:
+        # The client would go on trying where nobody listens, or no such host is, until its time is up.
+        if parse_address(address)[0] in ("tcp", "tls"):
+            socket.create_connection(get_address_host_port(address), CONNECT_TIMEOUT).close()
         return Client(address, timeout=CONNECT_TIMEOUT)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(

@@ -51,8 +51,12 @@ class Prior(Protocol):
         """Sums over the bands of (basis, band, coefficient)."""
         ...
 
+    def radius(self, tau: float) -> Real | float:
+        """Radius of the dual ball of tau g, for every coefficient."""
+        ...
+
     def factor(self, statistic: Real, radius: Real | float) -> Real:
-        """What `project` needs, from the sums over all bands."""
+        """What `project` needs, from the sums over all bands and the radius."""
         ...
 
     def project(self, v: Real, factor: Real) -> Real:
@@ -124,11 +128,9 @@ def synthesise(dual: Real, dictionary: Dictionary) -> list[Real]:
     return [dictionary.hdot(dual[:, band]) for band in range(dual.shape[1])]
 
 
-def descend(x: Real, gradient: Real, parts: Sequence[Real], tau: float) -> Real:
-    """Return the image of one band before the constraint, x - tau (gradient + sum of parts)."""
-    out = gradient.copy()
-    for part in parts:
-        out += part
+def descend(x: Real, gradient: Real, image: Real, tau: float) -> Real:
+    """Return the images before the constraint, x - tau (gradient + Psi v)."""
+    out = gradient + image
     out *= -tau
     out += x
     return out
@@ -204,9 +206,9 @@ def solve(
     previous, gate = x, Gate()
     for _ in range(maxit):
         v = ascend(dual, x, previous, dictionary, steps.sigma)
-        new_dual = prior.project(v, prior.factor(prior.statistic(v), radius))
+        new_dual = prior.project(v, prior.factor(prior.statistic(v), prior.radius(radius)))
         images = synthesise(new_dual, dictionary)
-        new = constrain([descend(b, gradient(i, b), [images[i]], steps.tau) for i, b in enumerate(x)])
+        new = constrain([descend(b, gradient(i, b), images[i], steps.tau) for i, b in enumerate(x)])
         primal = [change(a, b) for a, b in zip(new, x, strict=True)]
         gate = advance(gate, primal, [change(new_dual, dual)], tol)
         previous, x, dual = x, new, new_dual

@@ -9,7 +9,7 @@ from pfb.types import Real
 
 
 def l1_weight(dictionary: Dictionary, model: Real, update: Real, alpha: float) -> Real:
-    r"""Return :math:`1 / (1 + (|c| / \mathrm{rms}_c)^\alpha)`, 1 where the sky is empty.
+    r"""Return :math:`1 / (1 + (|c| / \mathrm{rms})^\alpha)`, 1 where the sky is empty.
 
     Parameters
     ----------
@@ -18,7 +18,8 @@ def l1_weight(dictionary: Dictionary, model: Real, update: Real, alpha: float) -
     model : (nx, ny) float
         Mean of the bands' models; c are its coefficients.
     update : (nx, ny) float
-        Mean of the last updates: the rms of its coefficients, basis by basis, is the noise that c is measured in.
+        Mean of the last updates. Its rms is the noise that c is measured in: every basis is an isometry, so white
+        noise has the same rms in all of them.
     alpha : float
         Exponent.
 
@@ -26,7 +27,8 @@ def l1_weight(dictionary: Dictionary, model: Real, update: Real, alpha: float) -
     -------
     (nbasis, ncoefficient) float
     """
-    noise = np.sqrt(np.mean(np.square(dictionary.dot(update)), axis=1, keepdims=True))
+    noise = np.sqrt(np.mean(np.square(update)))
     ratio = np.abs(dictionary.dot(model))
-    ratio /= np.maximum(noise, np.finfo(noise.dtype).tiny)
-    return 1 / (1 + ratio**alpha)
+    with np.errstate(over="ignore"):  # infinitely far above no noise is a weight of zero
+        ratio /= max(noise, np.finfo(ratio.dtype).tiny)
+        return 1 / (1 + ratio**alpha)

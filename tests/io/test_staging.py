@@ -1,9 +1,12 @@
 import os
+import subprocess
+import sys
 
 import pytest
 
 from pfb.errors import InputError
-from pfb.io.staging import require_writable, staged
+from pfb.io import staging
+from pfb.io.staging import require_writable, scratch, staged
 
 
 def write(path, text, as_folder):
@@ -129,5 +132,90 @@ def test_folder_that_is_a_file_is_an_error(tmp_path):
 
 def test_folder_without_permission_is_an_error(tmp_path, monkeypatch):
     monkeypatch.setattr(os, "access", lambda path, mode: False)  # root may write anywhere
-    with pytest.raises(InputError, match=r"folder .* of a\.fits is not writable; change --output"):
+    with pytest.raises(InputError, match=r"folder .* of a\.fits is not writable; write elsewhere"):
         require_writable([tmp_path / "a.fits"], overwrite=True)
+
+
+KILLED = """
+import os, signal, sys
+from pfb.io.staging import scratch, staged
+with scratch(sys.argv[1]) as folder, staged(sys.argv[1], True) as outer, staged(outer, True) as inner:
+    (folder / "chunk").write_text("half")
+    outer.mkdir()
+    inner.write_text("half")
+    print(flush=True)
+    os.kill(os.getpid(), signal.{how})
+    sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def leftovers(tmp_path):
+    """Make a process write the product a.zarr and die, or stop, before it is complete."""
+    started = []
+
+    def make(how="SIGKILL"):
+        process = subprocess.Popen(
+            [sys.executable, "-c", KILLED.format(how=how), str(tmp_path / "a.zarr")],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )  # fmt: skip
+        started.append(process)
+        process.stdout.read(1)
+        if how == "SIGKILL":
+            process.wait()
+        return {name for name in os.listdir(tmp_path) if str(process.pid) in name}
+
+    yield make
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def write_again(path):
+    with scratch(path), staged(path, overwrite=True) as temporary:
+        temporary.write_text("new")
+
+
+def test_what_a_killed_process_left_goes_when_its_product_is_written_again(tmp_path, leftovers):
+    left = leftovers()
+    assert len(left) == 3
+    assert all(name.startswith(".") for name in left)
+    write_again(tmp_path / "b.zarr")
+    write_again(tmp_path / "zarr")
+    assert left < set(os.listdir(tmp_path)), "another product's leftovers were removed"
+    write_again(tmp_path / "a.zarr")
+    assert sorted(os.listdir(tmp_path)) == ["a.zarr", "b.zarr", "zarr"]
+    assert read(tmp_path / "a.zarr") == "new"
+
+
+def test_what_a_living_process_writes_stays(tmp_path, leftovers):
+    left = leftovers(how="SIGCONT")
+    assert len(left) == 3
+    write_again(tmp_path / "a.zarr")
+    assert set(os.listdir(tmp_path)) == left | {"a.zarr"}
+
+
+def test_what_another_machine_writes_stays(tmp_path, leftovers, monkeypatch):
+    left = leftovers()
+    monkeypatch.setattr(staging, "_machine", lambda: "0" * 8)
+    write_again(tmp_path / "a.zarr")
+    assert set(os.listdir(tmp_path)) == left | {"a.zarr"}
+
+
+def test_the_old_product_that_a_killed_process_put_aside_stays_until_there_is_a_new_one(tmp_path, leftovers):
+    (name,) = [name for name in leftovers() if "-scratch-" in name]
+    aside = tmp_path / name.replace("-scratch-", "-old-")
+    (tmp_path / name).rename(aside)
+    with staged(tmp_path / "a.zarr", overwrite=False) as temporary:
+        temporary.write_text("new")
+        assert aside.exists()
+    assert not aside.exists()
+
+
+def test_scratch_is_empty_hidden_and_gone_afterwards(tmp_path):
+    with scratch(tmp_path / "a.zarr") as folder:
+        assert folder.parent == tmp_path
+        assert folder.name.startswith(".")
+        assert not list(folder.iterdir())
+        (folder / "a").write_text("")
+    assert not list(tmp_path.iterdir())

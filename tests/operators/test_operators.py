@@ -9,6 +9,7 @@ import pytest
 from pfb.kernels.wavelets import NAMES
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.measurement import Gridder, Measurement
+from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.wavelets import Dictionary
 from pfb.testing import check_adjoint, check_linear, refuse
 
@@ -41,6 +42,10 @@ def psf_hessian_of_an_asymmetric_psf(shape, dtype, rng):
     return PsfHessian(psf, shape, 3.0)
 
 
+def preconditioner(shape, dtype, rng):
+    return Preconditioner(psf_hessian(shape, dtype, rng), 0.9, 0.3)
+
+
 def measurement(shape, dtype, rng):
     """Wide field, long w, tight tolerance where the precision allows one."""
     uvw = 200 * rng.standard_normal((12, 3))
@@ -58,6 +63,7 @@ OPERATORS = [  # a new operator adds its factory here, and is tested
     padded_dictionary,
     subset_of_dictionary,
     psf_hessian,
+    preconditioner,
     psf_hessian_of_an_asymmetric_psf,
     measurement,
     measurement_without_w,

@@ -133,3 +133,11 @@ def test_a_vlbi_set_is_not_offered_its_whole_primary_beam(tmp_path):
     report = info.run(unpack_real("3c345_vlba_43ghz", tmp_path))
     assert report.suggestion.cell == pytest.approx(4.76e-5)
     assert "that of your source" in overview(report)["suggested size"]
+
+
+def test_baselines_without_length_suggest_nothing(tmp_path):
+    made = small_set(tmp_path / "a.ms")
+    change(made.path, "UVW", np.zeros_like)
+    report = info.run(made.path)
+    assert (report.longest_baseline, report.suggestion) == (0, None)
+    assert overview(report)["longest baseline"] == "0 m: UVW is zero in all rows"

@@ -1,0 +1,215 @@
+"""Graphs of the parts of a major cycle, against the solvers called one after the other."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+
+import dask
+import numpy as np
+import pytest
+
+from pfb.graph import deconvolution
+from pfb.graph.blocks import Blocks, add_pairs
+from pfb.graph.engine import ThreadEngine
+from pfb.graph.names import STAGES, Names, stage_of, token
+from pfb.graph.tasks import value
+from pfb.operators.regularisers import JointPrior
+from pfb.operators.wavelets import Dictionary
+from pfb.solvers.conjugate_gradient import conjugate_gradient
+from pfb.solvers.reweighting import l1_weight
+from pfb.testing import refuse
+from tests.graph.problems import Careful, draw, make_hessian
+
+SHAPE, NBAND = (12, 9), 3
+DICTIONARY = Dictionary(SHAPE, ("self", "db1", "db2"), 2)
+TOTAL = 7.0
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = ThreadEngine(2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def names(request):
+    return Names(token(request.node.nodeid))
+
+
+class Inputs:
+    """Images of all bands and their keys in a graph."""
+
+    def __init__(self, names):
+        self.graph = {}
+        self.hessians = [make_hessian(SHAPE, v) for v in range(NBAND)]
+        self.models, self.updates, self.residuals = ([draw(SHAPE, seed, v) for v in range(NBAND)] for seed in (4, 5, 6))
+        self.keys = {
+            stage: [value(self.graph, names.key(stage, v), data) for v, data in enumerate(arrays)]
+            for stage, arrays in (
+                ("hessian", self.hessians), ("model", self.models), ("cg", self.updates), ("residual", self.residuals)
+            )
+        }  # fmt: skip
+        self.ngiven = len(self.graph)
+
+
+@pytest.fixture
+def inputs(names):
+    return Inputs(names.within("inputs"))
+
+
+def run(engine, inputs, keys):
+    engine.run(inputs.graph, keys)
+    return engine.fetch(keys)
+
+
+@pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
+def test_updates_solve_every_band(warm, inputs, names, engine):
+    keys = inputs.keys
+    start = keys["cg"] if warm else None
+    made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], start, TOTAL, 1e-8, 300)
+    assert len(inputs.graph) == inputs.ngiven + NBAND
+    for v, update in enumerate(run(engine, inputs, made)):
+        x0 = inputs.updates[v] if warm else None
+        expected = conjugate_gradient(inputs.hessians[v].dot, inputs.residuals[v] / TOTAL, x0=x0, tol=1e-8, maxit=300).x
+        np.testing.assert_array_equal(update, expected)
+        np.testing.assert_allclose(inputs.hessians[v].dot(update), inputs.residuals[v] / TOTAL, atol=1e-6)
+
+
+def test_updates_keep_the_limits(inputs, names, engine):
+    keys = inputs.keys
+    made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], None, TOTAL, 1e-12, 2)
+    expected = conjugate_gradient(inputs.hessians[1].dot, inputs.residuals[1] / TOTAL, tol=1e-12, maxit=2).x
+    np.testing.assert_array_equal(run(engine, inputs, made)[1], expected)
+
+
+def test_targets_step_along_the_updates(inputs, names, engine):
+    made = deconvolution.targets(inputs.graph, names, inputs.keys["model"], inputs.keys["cg"], 0.7)
+    for v, target in enumerate(run(engine, inputs, made)):
+        np.testing.assert_array_equal(target, inputs.models[v] + 0.7 * inputs.updates[v])
+
+
+@pytest.mark.parametrize("basis_chunk", [1, 2, 3])
+def test_weights_of_the_prior_are_those_of_the_mean_images(basis_chunk, inputs, names, engine):
+    blocks = Blocks(NBAND, *DICTIONARY.codomain, basis_chunk=basis_chunk)
+    made = deconvolution.weights(inputs.graph, names, blocks, DICTIONARY, inputs.keys["model"], inputs.keys["cg"], 1.5)
+    assert len(inputs.graph) == inputs.ngiven + 2 * NBAND + len(blocks.bases)
+    found = np.concatenate(run(engine, inputs, made))
+    mean_model, mean_update = (add_pairs(images) / NBAND for images in (inputs.models, inputs.updates))
+    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, mean_model, mean_update, 1.5))
+    np.testing.assert_allclose(mean_model, np.mean(inputs.models, axis=0), atol=1e-15)
+
+
+@pytest.mark.parametrize("prior", ["l21", "mean21"])
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("basis_chunk", [1, 2, 3])
+def test_the_objective_is_what_is_minimised(prior, weighted, basis_chunk, inputs, names, engine, rng):
+    blocks = Blocks(NBAND, *DICTIONARY.codomain, basis_chunk=basis_chunk)
+    weight = rng.uniform(0, 2, DICTIONARY.codomain)
+    keys = weights = None
+    if weighted:
+        weights = weight
+        keys = [value(inputs.graph, names.key("reweight", b), weight[slice(*part)]) for b, part in enumerate(blocks.bases)]
+    before = len(inputs.graph)
+    terms, values = deconvolution.objective(
+        inputs.graph, names, blocks, DICTIONARY, JointPrior(prior, NBAND), inputs.keys["hessian"], inputs.keys["model"],
+        inputs.keys["residual"], keys,
+    )  # fmt: skip
+    assert len(inputs.graph) - before == NBAND + len(blocks.bases)
+    found = run(engine, inputs, terms + values)
+    for v, term in enumerate(found[:NBAND]):
+        d = inputs.models[v] - inputs.residuals[v]
+        assert term == pytest.approx(0.5 * (d * inputs.hessians[v].dot(d)).sum(), rel=1e-13)
+    coefficients = np.stack([DICTIONARY.dot(model) for model in inputs.models], axis=1)
+    expected = JointPrior(prior, NBAND, weights).value(coefficients)
+    assert sum(found[NBAND:]) == pytest.approx(expected, rel=1e-13)
+
+
+def test_changes_are_squared_norms(inputs, names, engine):
+    made = deconvolution.changes(inputs.graph, names, inputs.keys["model"], inputs.keys["residual"])
+    for v, change in enumerate(run(engine, inputs, made)):
+        a, b = inputs.models[v], inputs.residuals[v]
+        assert change == pytest.approx((((a - b) ** 2).sum(), (a**2).sum()), rel=1e-13)
+
+
+def test_statistics_are_of_the_mfs_residual(inputs, names, engine):
+    inputs.graph[inputs.keys["residual"][0]].value[3, 4] = -1000.0  # the peak may be negative
+    key = deconvolution.statistics(inputs.graph, names, inputs.keys["residual"], TOTAL)
+    found = run(engine, inputs, [key])[0]
+    image = sum(inputs.residuals) / TOTAL
+    assert found.rms == pytest.approx(np.sqrt((image**2).mean()), rel=1e-13)
+    assert found.peak == pytest.approx(-image[3, 4], rel=1e-13)
+    assert found.peak > 100
+    assert len(key) == 1  # it may run anywhere
+
+
+@pytest.mark.parametrize(
+    ("at", "weights"),
+    [
+        (0.5, (1, 0, 0)),  # before the first
+        (1.0, (1, 0, 0)),
+        (1.25, (0.75, 0.25, 0)),
+        (2.0, (0, 1, 0)),
+        (3.5, (0, 0.25, 0.75)),
+        (4.0, (0, 0, 1)),
+        (9.0, (0, 0, 1)),  # beyond the last
+    ],
+)
+def test_interpolation_is_linear_and_constant_at_the_ends(at, weights, inputs, names, engine):
+    key = deconvolution.interpolate(inputs.graph, names, inputs.keys["model"], [1.0, 2.0, 4.0], at, 7)
+    assert key[1:] == (7,)
+    expected = np.tensordot(weights, inputs.models, axes=1)
+    np.testing.assert_allclose(run(engine, inputs, [key])[0], expected, rtol=1e-15, atol=1e-15)
+
+
+def test_interpolation_from_one_band(inputs, names, engine):
+    keys = [
+        deconvolution.interpolate(inputs.graph, names, inputs.keys["model"][:1], [2.0], at, i)
+        for i, at in enumerate((1.0, 2.0, 3.0))
+    ]
+    for image in run(engine, inputs, keys):
+        np.testing.assert_array_equal(image, inputs.models[0])
+
+
+def test_the_dual_of_a_band_joins_its_blocks(inputs, names, engine, rng):
+    dual = rng.standard_normal((3, 4, 10))
+    blocks = [value(inputs.graph, names.key("dual", b, 1), part) for b, part in enumerate((dual[:2, 2:], dual[2:, 2:]))]
+    key = deconvolution.dual_of_band(inputs.graph, names, blocks, 3, 1)
+    np.testing.assert_array_equal(run(engine, inputs, [key])[0], dual[:, 3])
+
+
+def cycle(nband=4):
+    """All parts of a major cycle, of keys that stand for images of any size, in one graph."""
+    names, graph = Names(token("cycle")), {}
+    hessians, models, residuals, before = ([names.within("given").key(s, v) for v in range(nband)]
+                                           for s in ("hessian", "model", "residual", "cg"))  # fmt: skip
+    blocks = Blocks(nband, *DICTIONARY.codomain)
+    update = deconvolution.updates(graph, names, hessians, residuals, before, TOTAL, 1e-3, 10)
+    targets = deconvolution.targets(graph, names, models, update, 0.9)
+    weights = deconvolution.weights(graph, names, blocks, DICTIONARY, models, update, 2.0)
+    deconvolution.objective(graph, names, blocks, DICTIONARY, JointPrior("l21", nband), hessians, models, targets, weights)
+    deconvolution.changes(graph, names, models, before)
+    deconvolution.statistics(graph, names, residuals, TOTAL)
+    deconvolution.interpolate(graph, names, models, [1.0, 2.0, 3.0, 4.0], 2.5, 5)
+    deconvolution.dual_of_band(graph, names, [names.within("given").key("dual", b, 0) for b in range(3)], 0, 0)
+    return graph
+
+
+def test_keys_are_named_after_stages_and_do_not_collide():
+    found = Counter(map(stage_of, cycle()))
+    assert set(found) <= set(STAGES)
+    assert found == {
+        "cg": 4, "target": 4, "mfs": 3 * 4, "reweight": 3, "objective": 4 + 3, "change": 4, "statistics": 1,
+        "interpolate": 1, "dual": 1,
+    }  # fmt: skip
+
+
+def test_no_array_is_in_the_graph():
+    Careful(io.BytesIO()).dump(cycle())
+
+
+def test_building_computes_nothing(monkeypatch):
+    monkeypatch.setattr(Dictionary, "dot", refuse)
+    with dask.config.set(scheduler=refuse):
+        cycle()

@@ -1,0 +1,241 @@
+"""Graphs from visibilities to weights, images and Hessians, against the same operators called one after the other."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from functools import partial
+
+import dask
+import numpy as np
+import pytest
+
+from pfb.graph import imaging
+from pfb.graph.blocks import add_pairs
+from pfb.graph.engine import ThreadEngine
+from pfb.graph.imaging import Weighting
+from pfb.graph.names import STAGES, Names, stage_of, token
+from pfb.graph.tasks import value
+from pfb.kernels import samples, weighting
+from pfb.operators.hessian import PsfHessian
+from pfb.operators.measurement import Gridder
+from pfb.solvers.power import spectral_norm, start_vector
+from pfb.testing import refuse
+from pfb.types import Visibilities
+from tests.graph.problems import Careful
+
+SHAPE, PSF_SHAPE, CELL = (20, 18), (36, 32), 2e-4
+GRIDDER = Gridder(SHAPE, CELL, epsilon=1e-9)
+NAMES = Names(token("imaging"))
+
+
+def piece(seed, nrow, freq, weight=1.0):
+    """Read some rows; every sixth sample is flagged."""
+    rng = np.random.default_rng(seed)
+    freq = np.array(freq)
+    uvw = rng.uniform(-1, 1, (nrow, 3)) * [300, 300, 20]
+    vis = rng.standard_normal((nrow, freq.size, 2)) @ [1, 1j]
+    weights = weight * rng.uniform(0.5, 2, vis.shape) * (rng.random(vis.shape) > 1 / 6)
+    return Visibilities(uvw, freq, np.where(weights > 0, vis, 0), weights)
+
+
+LOW, HIGH = (1.0e9, 1.1e9, 1.2e9), (1.15e9, 1.3e9)
+LOADERS = [  # [band][window][piece]
+    [[partial(piece, 1, 30, LOW), partial(piece, 2, 11, LOW)], [partial(piece, 3, 25, HIGH)]],
+    [[partial(piece, 4, 40, (1.4e9,))]],
+    [[partial(piece, 5, 20, LOW, 0.0)]],  # all flagged
+    [],  # no window at all
+    [[partial(piece, 6, 30, HIGH, 3.0)], [partial(piece, 7, 30, HIGH)], [partial(piece, 8, 5, LOW)]],
+]
+CLIP = 0.05
+
+
+def eager_bands(clip=CLIP):
+    return [
+        samples.clip_strongest([samples.concatenate([load() for load in pieces]) for pieces in windows], clip)
+        for windows in LOADERS
+    ]
+
+
+def scheme(name):
+    return Weighting(name, 0.3, weighting.counts_shape(SHAPE), CELL)
+
+
+def eager_weights(bands, name):
+    """Weights from counts that are pooled over all bands."""
+    s = scheme(name)
+    if name == "natural":
+        return bands
+    zero = np.zeros((s.counts[0], s.counts[1] // 2 + 1))
+    counts = add_pairs(
+        [sum((weighting.count(p.uvw, p.freq, p.weight, s.counts, CELL) for p in band), start=zero) for band in bands]
+    )
+    out = []
+    for band in bands:
+        parts = []
+        for p in band:
+            density = weighting.density(p.uvw, p.freq, counts, s.counts, CELL)
+            weight = (
+                weighting.uniform(p.weight, density)
+                if name == "uniform"
+                else weighting.briggs(p.weight, density, counts, s.robust)
+            )
+            parts.append(p._replace(weight=weight))
+        out.append(tuple(parts))
+    return out
+
+
+def assert_bands_equal(found, expected):
+    assert [len(band) for band in found] == [len(band) for band in expected]
+    for a, b in zip(found, expected, strict=True):
+        for p, q in zip(a, b, strict=True):
+            for field in Visibilities._fields:
+                np.testing.assert_array_equal(getattr(p, field), getattr(q, field))
+
+
+@pytest.fixture(scope="module")
+def engine():
+    engine = ThreadEngine(2)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture(scope="module")
+def weighed(engine):
+    """Keys of the bands with Briggs' weights, resident, and the bands themselves."""
+    graph = {}
+    keys = imaging.weigh(graph, NAMES, imaging.load(graph, NAMES, LOADERS, CLIP), scheme("briggs"))
+    engine.run(graph, keys)
+    return keys, eager_weights(eager_bands(), "briggs")
+
+
+def test_bands_are_read_joined_and_clipped(engine):
+    graph = {}
+    keys = imaging.load(graph, NAMES.within("load"), LOADERS, CLIP)
+    engine.run(graph, keys)
+    found, expected = engine.fetch(keys), eager_bands()
+    assert_bands_equal(found, expected)
+    assert [[p.vis.shape for p in band] for band in found] == [
+        [(41, 3), (25, 2)], [(40, 1)], [(20, 3)], [], [(30, 2), (30, 2), (5, 3)]
+    ]  # fmt: skip
+    assert sum(map(np.count_nonzero, (p.weight for band in found for p in band))) > 250
+    # One task per piece, window and band.
+    assert Counter(map(stage_of, graph)) == {"read": 8 + 7, "band": 5}
+
+
+@pytest.mark.parametrize("name", ["natural", "uniform", "briggs"])
+def test_weights_equal_the_kernels(name, engine):
+    names, graph = NAMES.within(name), {}
+    loaded = imaging.load(graph, names, LOADERS, CLIP)
+    before = len(graph)
+    keys = imaging.weigh(graph, names, loaded, scheme(name))
+    sums = imaging.sums(graph, names, keys)
+    # Per band: counts, weights, sums; and the sum over bands of the counts.
+    assert len(graph) - before == (2 * 5 if name == "natural" else 3 * 5 + 4)
+    engine.run(graph, keys + sums)
+    expected = eager_weights(eager_bands(), name)
+    assert_bands_equal(engine.fetch(keys), expected)
+
+    found = engine.fetch(sums)
+    for (total, freq), band in zip(found, expected, strict=True):
+        weights = np.concatenate([p.weight.ravel() for p in band]) if band else np.zeros(1)
+        at = np.concatenate([np.broadcast_to(p.freq, p.weight.shape).ravel() for p in band]) if band else np.zeros(1)
+        assert total == pytest.approx(weights.sum(), rel=1e-13)
+        if total:
+            assert freq == pytest.approx((weights * at).sum() / weights.sum(), rel=1e-13)
+        else:
+            assert np.isnan(freq)
+    assert [total > 0 for total, _ in found] == [True, True, False, False, True]
+
+
+def test_counts_are_pooled_over_the_bands(weighed):
+    """Alone, a band has other weights."""
+    _, pooled = weighed
+    alone = eager_weights([eager_bands()[0]], "briggs")[0]
+    assert np.abs(alone[0].weight - pooled[0][0].weight).max() > 0.01
+
+
+def test_images_equal_the_operators(weighed, engine):
+    keys, bands = weighed
+    names, graph = NAMES.within("images"), {}
+    dirty = imaging.dirty(graph, names, keys, GRIDDER)
+    psf = imaging.psf(graph, names, keys, GRIDDER, PSF_SHAPE)
+    models = [value(graph, names.key("model", v), model(v)) for v in range(5)]
+    residual = imaging.residual(graph, names, keys, models, GRIDDER)
+    assert Counter(map(stage_of, graph)) == {"grid": 5, "psf": 5, "residual": 5, "model": 5}
+    engine.run(graph, dirty + psf + residual)
+    for found, make in (
+        (dirty, lambda v: GRIDDER.dirty(bands[v])),
+        (psf, lambda v: GRIDDER.psf(bands[v], PSF_SHAPE)),
+        (residual, lambda v: GRIDDER.residual(bands[v], model(v))),
+    ):
+        for v, image in enumerate(engine.fetch(found)):
+            np.testing.assert_array_equal(image, make(v))
+            assert image.any() == (v not in (2, 3))
+    # The model is subtracted.
+    assert all(np.abs(a - b).max() > 1 for a, b in zip(*(engine.fetch([k[0], k[1]]) for k in (dirty, residual)), strict=True))
+
+
+def model(v):
+    return np.random.default_rng(40 + v).uniform(0, 1, SHAPE)
+
+
+def test_hessians_and_their_norms_equal_the_operators(weighed, engine):
+    keys, bands = weighed
+    names, graph = NAMES.within("hessians"), {}
+    psf = imaging.psf(graph, names, keys, GRIDDER, PSF_SHAPE)
+    made, norms = imaging.hessians(graph, names, psf, SHAPE, 77.0, 1e-3, 1)
+    assert len(graph) == 3 * 5
+    engine.run(graph, made + norms)
+    for v, (hessian, norm) in enumerate(zip(engine.fetch(made), engine.fetch(norms), strict=True)):
+        expected = PsfHessian(GRIDDER.psf(bands[v], PSF_SHAPE), SHAPE, 77.0, eta=1e-3)
+        np.testing.assert_array_equal(hessian.dot(model(v)), expected.dot(model(v)))
+        assert norm == spectral_norm(expected.dot, start_vector(SHAPE))
+        assert (norm > 0.01) == (v not in (2, 3))
+
+
+@pytest.mark.parametrize("nband", [1, 2, 5])
+def test_the_mfs_image_is_the_sum_over_bands(nband, engine):
+    names, graph = NAMES.within("mfs", nband), {}
+    images = [value(graph, names.key("grid", v), model(v)) for v in range(nband)]
+    key = imaging.mfs(graph, names, images, 3.0)
+    assert len(graph) == nband + (nband - 1) + 1
+    engine.run(graph, [key])
+    found = engine.fetch([key])[0]
+    np.testing.assert_array_equal(found, add_pairs([model(v) for v in range(nband)]) / 3)
+    np.testing.assert_allclose(found, sum(model(v) for v in range(nband)) / 3, rtol=1e-14)
+
+
+def everything(loaders=LOADERS):
+    """All of the imaging in one graph."""
+    graph = {}
+    bands = imaging.weigh(graph, NAMES, imaging.load(graph, NAMES, loaders, CLIP), scheme("briggs"))
+    imaging.sums(graph, NAMES, bands)
+    dirty = imaging.dirty(graph, NAMES, bands, GRIDDER)
+    psf = imaging.psf(graph, NAMES, bands, GRIDDER, PSF_SHAPE)
+    imaging.hessians(graph, NAMES, psf, SHAPE, 1.0, 1e-3, 1)
+    imaging.residual(graph, NAMES, bands, [NAMES.key("model", v) for v in range(len(bands))], GRIDDER)
+    imaging.mfs(graph, NAMES, dirty, 1.0)
+    return graph
+
+
+def test_keys_are_named_after_stages_and_do_not_collide():
+    graph = everything()
+    found = Counter(map(stage_of, graph))
+    assert set(found) <= set(STAGES)
+    assert found == {
+        "read": 15, "band": 5, "counts": 5 + 4, "weigh": 5, "statistics": 5, "grid": 5, "psf": 5, "hessian": 5,
+        "power": 5, "residual": 5, "mfs": 4 + 1,
+    }  # fmt: skip
+
+
+def test_no_array_is_in_the_graph():
+    Careful(io.BytesIO()).dump(everything())
+
+
+def test_building_reads_and_computes_nothing():
+    def fail():
+        raise AssertionError("it was read")
+
+    with dask.config.set(scheduler=refuse):
+        everything([[[fail]], [[fail, fail]]])

@@ -1,0 +1,111 @@
+"""What the tests of the pipelines share: a reporter that remembers, and the command line in this process."""
+
+from __future__ import annotations
+
+import os
+from collections import namedtuple
+
+import pytest
+from distributed import LocalCluster
+
+from pfb import cli
+from pfb.io.measurement_set import release
+from pfb.pipeline import imaging, products
+from pfb.pipeline.reporting import Silent
+
+Answer = namedtuple("Answer", "code out err")
+
+
+class Recorder(Silent):
+    """Remembers what it was told."""
+
+    def __init__(self):
+        self.messages, self.warnings, self.rows, self.summaries = [], [], [], []
+
+    def message(self, text):
+        self.messages.append(text)
+
+    def warning(self, text):
+        self.warnings.append(text)
+
+    def row(self, values):
+        self.rows.append(values)
+
+    def summary(self, title, values):
+        self.summaries.append((title, values))
+
+
+@pytest.fixture
+def recorder():
+    return Recorder()
+
+
+@pytest.fixture(autouse=True)
+def _close_tables():
+    yield
+    release()
+
+
+@pytest.fixture
+def pfb(capsys):
+    """Run the command line in this process: ``pfb("image", path, ...)`` returns its exit code and what it wrote."""
+
+    def run(*words):
+        capsys.readouterr()
+        code = cli.main([str(word) for word in words])
+        return Answer(code, *capsys.readouterr())
+
+    return run
+
+
+@pytest.fixture
+def refused(pfb):
+    """Run a command that must be refused with one sentence, exit code 2 and nothing written; returns the sentence."""
+
+    def run(*words, folder):
+        before = tree(folder)
+        answer = pfb(*words)
+        assert answer.code == 2, answer
+        assert answer.err.startswith("pfb: ")
+        assert answer.err.count("\n") == 1, "more than one line"
+        assert "Traceback" not in answer.err + answer.out
+        assert tree(folder) == before, "something was written"
+        return answer.err.removeprefix("pfb: ").strip()
+
+    return run
+
+
+@pytest.fixture
+def no_picture(monkeypatch):
+    """Write an empty file for the picture, which takes longer than all else of a small run."""
+    monkeypatch.setattr(products, "quicklook", lambda path, *_, **__: path.write_bytes(b""))
+
+
+@pytest.fixture
+def dataset_only(monkeypatch):
+    """Leave out the products that are made from the dataset."""
+    monkeypatch.setattr(imaging, "write_products", lambda *_, **__: [])
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """A dask cluster of two workers, as somebody else may have started it."""
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0", memory_limit=0) as made:
+        yield made
+
+
+def tree(folder):
+    """All that lies in a folder: paths, sizes and times of change; measurement sets aside, whose locks readers touch."""
+    found = {}
+    for root, folders, files in os.walk(folder):
+        folders[:] = [name for name in folders if not name.endswith(".ms")]
+        for name in folders + files:
+            status = os.lstat(os.path.join(root, name))
+            found[os.path.relpath(os.path.join(root, name), folder)] = status.st_size, status.st_mtime_ns
+    return found
+
+
+@pytest.fixture
+def contents():
+    """A function that lists all that lies in a folder, with sizes and times, so that nothing can change unseen."""
+    return tree

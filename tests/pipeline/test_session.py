@@ -1,0 +1,110 @@
+"""The engine that the options ask for, and how many threads it has."""
+
+import ducc0
+import pytest
+import threadpoolctl
+from distributed import LocalCluster
+
+from pfb.config import Resources
+from pfb.errors import InputError, PfbError
+from pfb.graph.cluster import ClusterEngine
+from pfb.graph.engine import ThreadEngine
+from pfb.graph.names import Names
+from pfb.graph.tasks import add
+from pfb.pipeline import session
+from pfb.pipeline.reporting import Silent
+
+
+def measure(*_):
+    """Threads that ducc0 and BLAS may use in this process."""
+    blas = [library["num_threads"] for library in threadpoolctl.threadpool_info() if library["user_api"] == "blas"]
+    return ducc0.misc.thread_pool_size(), max(blas)
+
+
+def threads_of(engine):
+    graph = {}
+    key = add(graph, Names("test").key("band", 0), measure, 0)
+    engine.run(graph, [key])
+    (found,) = engine.fetch([key])
+    return found
+
+
+def opened(tmp_path, report=None, nblock=2, **given):
+    return session.open_engine(Resources(**given), nblock, tmp_path, report or Silent())
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_without_options_the_threads_of_this_process_work(tmp_path, recorder, threads):
+    with opened(tmp_path, recorder, threads_per_worker=threads) as engine:
+        assert isinstance(engine, ThreadEngine)
+        assert (engine.nworker, engine.nthread) == (1, threads)
+        assert threads_of(engine) == (threads, 1)
+    assert not recorder.messages
+
+
+def test_all_cores_are_used_by_default(tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "CPU_COUNT", 5)
+    with opened(tmp_path) as engine:
+        assert engine.nthread == 5
+
+
+def test_the_engine_is_closed_after_an_error(tmp_path):
+    with pytest.raises(RuntimeError, match="mine"), opened(tmp_path, threads_per_worker=1) as engine:
+        raise RuntimeError("mine")
+    with pytest.raises(RuntimeError, match="cannot schedule new futures"):
+        threads_of(engine)
+
+
+@pytest.mark.parametrize("given", [dict(workers=1), dict(threads_per_worker=2)])
+def test_a_cluster_that_is_joined_has_its_workers(tmp_path, given):
+    with pytest.raises(InputError, match=r"--scheduler tcp://a:1 joins a cluster.*: leave out --workers"):
+        opened(tmp_path, scheduler="tcp://a:1", **given).__enter__()
+
+
+def test_a_cluster_without_workers(tmp_path):
+    with LocalCluster(n_workers=0, dashboard_address=None, processes=False) as cluster:
+        address = cluster.scheduler_address
+        with pytest.raises(PfbError, match=f"the scheduler at {address} has no workers: start some with 'dask worker'"):
+            opened(tmp_path, scheduler=address).__enter__()
+
+
+@pytest.mark.cluster
+def test_a_worker_uses_all_its_threads(tmp_path, recorder):
+    """A nanny starts its worker with OMP_NUM_THREADS=1, which silently leaves ducc0 one thread."""
+    with opened(tmp_path, recorder, workers=1, threads_per_worker=3) as engine:
+        assert isinstance(engine, ClusterEngine)
+        assert (engine.nworker, engine.nthread) == (1, 3)
+        assert threads_of(engine) == (3, 1)
+        dashboard = engine.client.dashboard_link
+        client = engine.client
+    assert recorder.messages == [f"dashboard: {dashboard}"]
+    assert client.status == "closed"
+
+
+@pytest.mark.cluster
+def test_a_cluster_that_was_joined_goes_on(tmp_path, cluster):
+    with opened(tmp_path, scheduler=cluster.scheduler_address) as engine:
+        assert (engine.nworker, engine.nthread) == (2, 2)
+        assert threads_of(engine) == (1, 1)
+    assert len(cluster.scheduler.workers) == 2
+    with opened(tmp_path, scheduler=cluster.scheduler_address) as engine:
+        assert threads_of(engine) == (1, 1)
+
+
+def test_cores_are_divided_among_the_workers(tmp_path, monkeypatch):
+    """Without starting them: what a cluster is asked for."""
+    asked = []
+
+    class Refused(Exception):
+        pass
+
+    def note(**given):
+        asked.append((given["n_workers"], given["threads_per_worker"]))
+        raise Refused
+
+    monkeypatch.setattr(session, "LocalCluster", note)
+    monkeypatch.setattr(session, "CPU_COUNT", 8)
+    for given in (dict(workers=3), dict(workers=16), dict(workers=3, threads_per_worker=5)):
+        with pytest.raises(Refused):
+            opened(tmp_path, **given).__enter__()
+    assert asked == [(3, 2), (16, 1), (3, 5)]

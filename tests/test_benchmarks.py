@@ -1,0 +1,261 @@
+"""The benchmark measures what it says, and its score knows good models from bad ones."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+
+from pfb.io.sky import Component, offset
+from pfb.types import Geometry
+
+BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
+ARCSEC = np.deg2rad(1 / 3600)
+GEOMETRY = Geometry(nx=96, ny=120, cell=2 * ARCSEC, ra=1.1, dec=-0.8)
+FREQ = [0.9e9, 1.6e9]
+
+
+@pytest.fixture
+def script(monkeypatch):
+    """Return a function that imports one of the scripts, as it is imported when it runs."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module
+
+
+def at_pixel(ix, iy, **values):
+    """Put a component at the centre of a pixel."""
+    l, m = (GEOMETRY.nx // 2 - ix) * GEOMETRY.cell, (iy - GEOMETRY.ny // 2) * GEOMETRY.cell
+    ra, dec = offset(GEOMETRY.ra, GEOMETRY.dec, l, m)
+    return Component(ra=ra, dec=dec, **values)
+
+
+POINTS = [at_pixel(60, 20, I=1.0, alpha=-0.7), at_pixel(30, 90, I=0.3, alpha=0.5), at_pixel(48, 60, I=0.02)]
+EXTENDED = [*POINTS, at_pixel(52, 72, I=2.0, alpha=-0.7, fwhm=11 * ARCSEC)]
+
+
+def deltas():
+    """The points as pixels, at both frequencies."""
+    cube = np.zeros((2, GEOMETRY.nx, GEOMETRY.ny))
+    for plane, freq in zip(cube, FREQ, strict=True):
+        plane[60, 20] = (freq / 1.284e9) ** -0.7
+        plane[30, 90] = 0.3 * (freq / 1.284e9) ** 0.5
+        plane[48, 60] = 0.02
+    return cube
+
+
+class TestScore:
+    def of(self, script, cube, sky):
+        score = script("score")
+        return score.score(score.Model(GEOMETRY, FREQ, cube), sky)
+
+    def test_truth_itself(self, script):
+        cube = np.stack([script("score").truth_image(EXTENDED, GEOMETRY, freq) for freq in FREQ])
+        found = self.of(script, cube, EXTENDED)
+        assert found.snr > 80
+        assert found.flux_ratio == pytest.approx(1, abs=1e-9)
+
+    def test_pixels_with_the_right_fluxes(self, script):
+        assert self.of(script, deltas(), POINTS).snr > 80
+
+    def test_twice_the_truth(self, script):
+        found = self.of(script, 2 * deltas(), POINTS)
+        assert found.snr == pytest.approx(0, abs=1e-6)
+        assert found.flux_ratio == pytest.approx(2)
+
+    @pytest.mark.parametrize("axis", [1, 2])
+    def test_truth_moved_by_a_pixel_or_mirrored(self, script, axis):
+        # Of Gaussians of variance s^2, a distance d apart, the difference has 2 (1 - exp(-d^2 / 4 s^2)) of the power of one.
+        power = 2 * (1 - np.exp(-(2**2) * 8 * np.log(2) / 8**2 / 4))
+        assert self.of(script, np.roll(deltas(), 1, axis), POINTS).snr == pytest.approx(-10 * np.log10(power), abs=0.1)
+        assert self.of(script, np.flip(deltas(), axis), POINTS).snr < 1
+
+    def test_spectrum_turned_round(self, script):
+        assert self.of(script, deltas()[0:1].repeat(2, axis=0), POINTS).snr < 20
+
+    def test_gaussian_keeps_its_flux(self, script):
+        image = script("score").truth_image(EXTENDED[-1:], GEOMETRY, 1.284e9)
+        assert image.sum() == pytest.approx(2.0)
+        # Of FWHM 5.5 pixels.
+        assert image.max() == pytest.approx(2.0 / (1.1331 * 5.5**2), rel=0.01)
+
+    def test_noise_is_found_off_the_sources(self, script, rng):
+        noise = 1e-3 * rng.standard_normal((2, GEOMETRY.nx, GEOMETRY.ny))
+        score = script("score")
+        expected = score.convolve(noise.mean(axis=0), GEOMETRY.cell, 8 * ARCSEC).std()
+        found = self.of(script, deltas() + noise, POINTS)
+        assert found.off_source == pytest.approx(expected, rel=0.1)
+
+    def test_source_outside_the_image_does_not_count(self, script):
+        outside = [*POINTS, at_pixel(140, 20, I=5.0)]
+        assert self.of(script, deltas(), outside).snr > 80
+
+
+def test_thermal_noise_is_that_of_the_weighted_mean(script, rng):
+    natural, weight = rng.uniform(0.5, 2, (40, 3)), rng.uniform(0, 1, (40, 3))
+    natural[::5], weight[::5] = 0, 0
+    sigma = np.divide(1, np.sqrt(natural), out=np.zeros_like(natural), where=natural > 0)
+    # The centre of the image is the mean of the real parts.
+    draws = [(weight * sigma * rng.standard_normal(weight.shape)).sum() / weight.sum() for _ in range(20_000)]
+    expected = script("score").thermal_noise([natural[:10], natural[10:]], [weight[:10], weight[10:]])
+    # The rms of 20 000 draws is known to 0.5 %.
+    assert np.std(draws) == pytest.approx(expected, rel=0.02)
+
+
+def test_the_sky_stays_what_it_is(script):
+    sky = script("synthetic").truth()
+    assert len(sky) == 85
+    assert sum(c.I for c in sky) == pytest.approx(1.602850, abs=1e-5)
+    assert sky[0].I == pytest.approx(6.446e-4, rel=1e-3)
+
+
+class TestRecorder:
+    def test_sums_the_runs_of_a_stage_and_passes_them_on(self, script):
+        stages = script("stages")
+        told = []
+
+        class Inner(stages.Silent):
+            def row(self, values):
+                told.append(values)
+
+        with stages.Recorder(Inner()) as recorder:
+            for _ in range(2):
+                with recorder.stage("grid", 1) as advance:
+                    advance(1)
+            recorder.row({"cycle": 0})
+            recorder.warning("look out")
+        assert [(name, s.times) for name, s in recorder.stages.items()] == [("grid", 2)]
+        assert recorder.total.seconds >= recorder.stages["grid"].seconds > 0
+        assert told == recorder.rows == [{"cycle": 0}]
+        assert recorder.warnings == ["look out"]
+        table = stages.markdown(recorder).splitlines()
+        assert [line.split()[1] for line in table[2:]] == ["grid", "other", "total"]
+
+    def test_memory_of_a_stage(self, script):
+        stages = script("stages")
+        with stages.Recorder() as recorder:
+            with recorder.stage("before", 1):
+                pass
+            with recorder.stage("heavy", 1):
+                block = np.ones(2**24)
+            del block
+        before, heavy = recorder.stages["before"], recorder.stages["heavy"]
+        assert heavy.peak - before.peak > 100 * stages.MIB
+        assert recorder.total.peak >= heavy.peak
+
+    def test_child_processes_count(self, script):
+        stages = script("stages")
+        program = "block = bytearray(b'x') * 2**27; print(flush=True); input()"
+        with stages.Recorder() as recorder:
+            with recorder.stage("alone", 1):
+                pass
+            with (
+                subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child,
+                recorder.stage("together", 1),
+            ):
+                child.stdout.readline()
+        assert recorder.stages["together"].peak - recorder.stages["alone"].peak > 100 * stages.MIB
+
+
+# A stand-in for the program: it takes models from a folder, and says so if there are none.
+WSCLEAN = """#!/bin/sh
+if [ "$1" = --version ]; then echo; echo "WSClean version 0.0 (today)"; exit; fi
+cd {models} && for model in *.fits; do cp $model $2-$model || exit 3; done
+"""
+
+SMALL = "--nant 7 --scans 1 --scan-length 2 --npix 128 --cell 26 --niter 2 --pd-maxit 20 --rmsfactor 0.05".split()
+STAGES = {"read", "weight", "grid", "hessian", "update", "primal-dual", "residual", "write", "products", "other", "total"}
+
+
+@pytest.fixture
+def wsclean(tmp_path, monkeypatch):
+    """Install the stand-in; returns the folder that its models are put into."""
+    program, models = tmp_path / "wsclean", tmp_path / "models"
+    models.mkdir()
+    program.write_text(WSCLEAN.format(models=models))
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    return models
+
+
+class TestSynthetic:
+    def test_table_has_all_stages(self, script, tmp_path, capsys):
+        synthetic = script("synthetic")
+        arguments = ["--folder", str(tmp_path / "made"), *SMALL]
+        assert synthetic.main(arguments) == 0
+        lines = [line.split("|") for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+        rows = {cells[1].strip(): cells for cells in lines}
+        assert rows.keys() >= STAGES | {"pfb"}
+        assert int(rows["primal-dual"][2]) == int(rows["residual"][2]) >= 1
+        assert all(float(rows[stage][5]) > 0 for stage in STAGES - {"other"})
+
+        record = json.loads((tmp_path / "made" / "pfb-benchmark.json").read_text())
+        assert record["stages"].keys() >= STAGES - {"other", "total"}
+        assert record["options"]["npix"] == "128"
+        assert record["options"]["nband"] == 4
+        assert [result["imager"] for result in record["results"]] == ["pfb"]
+        assert 0 < record["results"][0]["thermal"] < record["results"][0]["residual"]
+
+    def test_the_set_is_made_once(self, script, tmp_path):
+        synthetic = script("synthetic")
+        small = synthetic.Simulation(**{**vars(synthetic.OBSERVATION), "nant": 4, "scans": 1, "scan_length": 0.5})
+        other = synthetic.Simulation(**{**vars(small), "nant": 5})
+        made = [synthetic.simulate(tmp_path, s, synthetic.Silent()).stat().st_ino for s in (small, small, other)]
+        assert made[0] == made[1] != made[2]
+
+    def test_wsclean_is_scored_alike(self, script, tmp_path, wsclean):
+        synthetic, score = script("synthetic"), script("score")
+        geometry = Geometry(nx=160, ny=160, cell=20 * ARCSEC, ra=np.deg2rad(63.36), dec=np.deg2rad(-45.0))
+        freq = [1.0e9, 1.2e9, 1.4e9, 1.6e9]
+        for i, nu in enumerate(freq):
+            # The conventions of FITS that all imagers share.
+            header = fits.Header(dict(CTYPE3="FREQ", CRVAL1=63.36 - 360, CRVAL2=-45.0, CRVAL3=nu))
+            header.update(CDELT1=-20 / 3600, CDELT2=20 / 3600)
+            data = score.truth_image(synthetic.truth(), geometry, nu).T[None, None]
+            fits.writeto(wsclean / f"{i:04d}-model.fits", data.astype("f4"), header)
+        fits.writeto(wsclean / "MFS-residual.fits", np.zeros((1, 1, 160, 160), "f4"))
+        model = score.Model(geometry, freq, np.zeros((4, 160, 160)))
+        config = synthetic.configure([], str(tmp_path / "pfb"))
+        result = synthetic.run_wsclean("a.ms", str(tmp_path / "out"), config, model, thermal=1.0)
+        assert result.score.snr > 80
+        assert result.imager == "WSClean version 0.0"
+        assert result.residual == 0
+
+    def test_wsclean_that_fails_says_why(self, script, tmp_path, wsclean):
+        with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 3:.*No such file"):
+            script("wsclean").run(
+                "a.ms", str(tmp_path / "out"), GEOMETRY, nband=4, robust=0.0, nthread=1, field=0, column="DATA"
+            )
+
+    def test_wsclean_that_is_absent_is_left_out(self, script, monkeypatch):
+        monkeypatch.setenv("PATH", "")
+        assert script("wsclean").missing() == "no program wsclean is installed"
+
+    @pytest.mark.parametrize("arguments", [["--nitre", "3"], ["--niter", "none"], ["--robust", "9"], ["a.ms"]])
+    def test_unknown_options_are_errors(self, script, tmp_path, capsys, arguments):
+        assert script("synthetic").main(["--folder", str(tmp_path), *arguments]) == 2
+        assert capsys.readouterr().err.startswith("synthetic: ")
+
+    def test_help_explains(self, script, capsys):
+        with pytest.raises(SystemExit):
+            script("synthetic").main(["--help"])
+        text = capsys.readouterr().out
+        assert "pfb clean" in text
+        assert "--wsclean" in text
+
+
+def test_score_of_files(script, tmp_path, capsys):
+    score = script("score")
+    with pytest.raises(SystemExit):
+        score.main(["--help"])
+    truth = tmp_path / "truth.ecsv"
+    script("synthetic").write_sky(truth, POINTS)
+    capsys.readouterr()
+    assert score.main([str(truth), str(tmp_path / "*-model.fits")]) == 2
+    assert "no file is named" in capsys.readouterr().err
