@@ -109,7 +109,7 @@ class ClusterEngine:
         """Send the graph and wait for the results of `keep`."""
         keep = list(keep)
         self.submit(graph, keep)
-        for future in as_completed([self._futures[key] for key in keep], raise_errors=False):
+        for future in as_completed([self._futures[key] for key in keep], loop=self.client.loop, raise_errors=False):
             if future.status != "finished":
                 future.result()
             if advance is not None:
@@ -149,7 +149,9 @@ class ClusterEngine:
         self.drop(parked + keys)
         self.submit(again, list(resumed))
         self._files |= resumed
-        wait([self._futures[name] for name in resumed])
+        # `wait` asks for the current client; ours is not made the default, for that would change dask's scheduler too.
+        with self.client.as_current():
+            wait([self._futures[name] for name in resumed])
         if len(self._unneeded) > FILES_KEPT:
             for path in self._unneeded.popleft():
                 Path(path).unlink(missing_ok=True)

@@ -85,9 +85,7 @@ def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
     if outcome.reason == "converged":
         report.message(f"converged: the last cycle changed the model by {last.change:.2e}, less than --tol {config.tol:g}")
     elif outcome.reason == "diverged":
-        report.warning(
-            "rms and peak of the residual rose twice: the best model is kept; lower --gamma or raise --psf-oversize"
-        )
+        report.warning("rms and peak of the residual rose twice: the best model is kept; lower --gamma or raise --psf-oversize")
     else:
         report.message(
             f"--niter {config.niter} cycles done; the last one changed the model by {last.change:.2e}, "

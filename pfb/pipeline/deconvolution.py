@@ -185,10 +185,11 @@ class Deconvolution:
         self._preconditioners, self._preconditioned_for = made, gamma
 
     def dual_of(self, graph: Graph, v: int) -> Key:
-        """Add a task that joins the dual of one band, (nbasis, ncoefficient); returns its key."""
-        assert self.dual is not None or not self.config.niter
+        """Add a task that joins the dual of one band, (nbasis, ncoefficient), zero after a reversion; returns its key."""
+        if self.dual is None:
+            return add(graph, self.run.names.key("dual", v), np.zeros, self.dictionary.codomain)
         first = v // self.blocks.band_chunk
-        rows = [row[first] for row in self.dual or []]
+        rows = [row[first] for row in self.dual]
         return builders.dual_of_band(graph, self.run.names, rows, v, v - self.blocks.bands[first][0])
 
     def _iterate(self, solver: PrimalDual, data: Data) -> tuple[list[Key], Gate]:
@@ -250,4 +251,3 @@ class Deconvolution:
         found: Statistics = self.engine.fetch([key])[0]
         self.engine.drop([key])
         return found
-

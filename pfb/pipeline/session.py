@@ -71,7 +71,7 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
                 memory_limit=0,
             )
             stack.enter_context(cluster)
-            client = stack.enter_context(Client(cluster))
+            client = stack.enter_context(Client(cluster, set_as_default=False))
         report.message(f"dashboard: {client.dashboard_link}")
         engine = ClusterEngine(client, nblock, str(parking))
         yield engine
@@ -82,7 +82,7 @@ def _join(address: str) -> Client:
         # The client would go on trying where nobody listens, or no such host is, until its time is up.
         if parse_address(address)[0] in ("tcp", "tls"):
             socket.create_connection(get_address_host_port(address), CONNECT_TIMEOUT).close()
-        return Client(address, timeout=CONNECT_TIMEOUT)
+        return Client(address, timeout=CONNECT_TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise InputError(
             f"there is no dask scheduler at {address!r} ({type(error).__name__}): start one with 'dask scheduler' "

@@ -53,7 +53,7 @@ def two_workers():
 
 @contextmanager
 def joined(cluster, nblock, parking):
-    with Client(cluster) as client:
+    with Client(cluster, set_as_default=False) as client:
         engine = ClusterEngine(client, nblock, str(parking))
         yield engine
         engine.close()

@@ -213,7 +213,8 @@ def everything(loaders=LOADERS):
     imaging.sums(graph, NAMES, bands)
     dirty = imaging.dirty(graph, NAMES, bands, GRIDDER)
     psf = imaging.psf(graph, NAMES, bands, GRIDDER, PSF_SHAPE)
-    imaging.hessians(graph, NAMES, psf, SHAPE, 1.0, 1e-3, 1)
+    hessians, _ = imaging.hessians(graph, NAMES, psf, SHAPE, 1.0, 1e-3, 1)
+    imaging.preconditioners(graph, NAMES, hessians, 0.9, 0.3)
     imaging.residual(graph, NAMES, bands, [NAMES.key("model", v) for v in range(len(bands))], GRIDDER)
     imaging.mfs(graph, NAMES, dirty, 1.0)
     return graph
@@ -225,7 +226,7 @@ def test_keys_are_named_after_stages_and_do_not_collide():
     assert set(found) <= set(STAGES)
     assert found == {
         "read": 15, "band": 5, "counts": 5 + 4, "weigh": 5, "statistics": 5, "grid": 5, "psf": 5, "hessian": 5,
-        "power": 5, "residual": 5, "mfs": 4 + 1,
+        "power": 5, "precondition": 5, "residual": 5, "mfs": 4 + 1,
     }  # fmt: skip
 
 

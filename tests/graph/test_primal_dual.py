@@ -11,17 +11,20 @@ import dask
 import numpy as np
 import pytest
 
+from pfb.graph import imaging
 from pfb.graph.blocks import Blocks
 from pfb.graph.engine import ThreadEngine
 from pfb.graph.names import STAGES, Names, stage_of, token
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import dependencies
 from pfb.operators.hessian import PsfHessian
+from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
-from pfb.solvers.primal_dual import step_sizes
+from pfb.solvers import primal_dual
+from pfb.solvers.primal_dual import Gate, Steps, step_sizes
 from pfb.testing import refuse
-from tests.graph.problems import Careful, Problem, build, collect, run
+from tests.graph.problems import Careful, Found, Problem, build, collect, make_hessian, make_target, run
 
 MAXIT = 20
 """Some more iterations than any of the problems below needs."""
@@ -150,6 +153,65 @@ def test_finish_gives_the_images_of_single_bands(engine, eager):
     engine.run(graph, models)
     np.testing.assert_array_equal(engine.fetch(models), eager(problem, 6).x)
     assert [key[-1] for key in models] == [0, 1, 2, 3, 4]
+
+
+# Preconditioned: an operator in place of tau, for images without a constraint.
+
+SHIFT = 0.6
+
+
+def preconditioned(problem, **options):
+    solver = problem.solver(**options)
+    return replace(solver, steps=Steps(tau=float("nan"), sigma=SHIFT / solver.dictionary.norm_squared))
+
+
+def run_preconditioned(problem, engine, solver, last):
+    graph = {}
+    data, start = problem.data(graph, solver)
+    made = imaging.preconditioners(graph, solver.names.within("data"), data.hessians, problem.gamma, SHIFT)
+    solver.start(graph, start, None)
+    solver.iterations(graph, replace(data, preconditioners=made), 0, last)
+    engine.run(graph, solver.state(last))
+    return collect(engine, solver, last)
+
+
+def preconditioned_loop(problem, maxit):
+    """The iteration of `solve` with x - T (...) for x - tau (...)."""
+    bands, dictionary, g = range(problem.nband), problem.dictionary, JointPrior(problem.prior, problem.nband)
+    hessians, targets = ([make(problem.shape, v) for v in bands] for make in (make_hessian, make_target))
+    operators = [Preconditioner(h, problem.gamma, SHIFT) for h in hessians]
+    x = previous = [np.zeros(problem.shape) for _ in bands]
+    dual, gate = np.zeros((dictionary.codomain[0], problem.nband, dictionary.codomain[1])), Gate()
+    while not gate.done and gate.iterations < maxit:
+        v = primal_dual.ascend(dual, x, previous, dictionary, SHIFT / dictionary.norm_squared)
+        dual = g.project(v, g.factor(g.statistic(v), problem.radius))
+        images = primal_dual.synthesise(dual, dictionary)
+        slopes = [h.dot(a - t) / problem.gamma for h, a, t in zip(hessians, x, targets, strict=True)]
+        new = [a - t.dot(s + i) for a, t, s, i in zip(x, operators, slopes, images, strict=True)]
+        gate = primal_dual.advance(gate, [primal_dual.change(a, b) for a, b in zip(new, x, strict=True)], [], problem.tol)
+        previous, x = x, new
+    return Found(np.array(x), dual, gate)
+
+
+@pytest.mark.parametrize("prior", ["l21", "mean21"])
+@pytest.mark.parametrize(
+    "options", [{}, dict(nworker=2, tile=50), dict(band_chunk=2, basis_chunk=2, nworker=3), dict(band_chunk=5)], ids=str
+)
+def test_preconditioned_it_has_the_bits_of_its_loop(prior, options, engine):
+    problem = Problem(prior=prior, positivity="none", tol=2.5e-2)
+    found = run_preconditioned(problem, engine, preconditioned(problem, **options), 12)
+    assert_same(found, preconditioned_loop(problem, 12))
+    assert found.gate.done
+
+
+def test_preconditioned_it_comes_to_the_same_optimum(engine):
+    problem = Problem(positivity="none", tol=1e-7)
+    expected = problem.eager(2000)
+    found = run_preconditioned(problem, engine, preconditioned(problem, band_chunk=8, basis_chunk=4), 400)
+    assert found.gate.done
+    assert found.gate.iterations < expected.gate.iterations / 4
+    np.testing.assert_allclose(found.x, expected.x, atol=5e-4)
+    assert np.abs(found.x).max() > 1
 
 
 # The gate.

@@ -57,7 +57,7 @@ NONSENSE = {
     "cell in words": (["--cell", "2arcsec"], r"'--cell': '2arcsec' is not a valid float"),
     "coarse cell": (
         ["--npix", "200", "--cell", "1440"],
-        r"--cell 1440.0 arcsec is too large for any of the baselines, which --weighting briggs therefore leaves out: make the pix",
+        r"--cell 1440.0 arcsec is too large for any of the baselines, which --weighting briggs therefore leaves out: make",
     ),
     "horizon": (["--npix", "3000", "--cell", "180"], r"reach beyond the horizon of the projection: give a smaller --npix"),
     "fov and npix": (["--fov", "1"], r"--npix 16 and --fov 1.0 both set the image size: give one of them$"),
