@@ -24,7 +24,7 @@ from pfb.pipeline.reporting import Reporter
 NPIX = 320
 CELL = 2.4
 """Pixel size in arcsec."""
-NITER = 6
+NITER = 15
 """Major cycles."""
 
 ARCMIN = np.deg2rad(1 / 60)
