@@ -3,7 +3,7 @@
     python examples/clean.py [FOLDER]
 
 prints the flux of every source in every band beside the true one. The products stay in FOLDER,
-which is `clean-example` by default.
+which is `clean-example` by default. It takes a minute or two.
 """
 
 from __future__ import annotations
