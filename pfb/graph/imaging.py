@@ -10,7 +10,7 @@ import numpy as np
 
 from pfb.graph.blocks import reduce_bands
 from pfb.graph.names import Names
-from pfb.graph.tasks import Graph, Key, add, ref, refs
+from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged
 from pfb.kernels import samples, weighting
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.measurement import Gridder, effective_frequency, wsum
@@ -74,7 +74,7 @@ def load(graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]
 def weigh(graph: Graph, names: Names, bands: list[Key], weighting: Weighting) -> list[Key]:
     """Turn natural weights into imaging weights; the counts are pooled over all bands."""
     if weighting.scheme == "natural":
-        return [add(graph, names.key("weigh", v), _natural, ref(key)) for v, key in enumerate(bands)]
+        return [add(graph, names.key("weigh", v), unchanged, ref(key)) for v, key in enumerate(bands)]
     counts = [add(graph, names.key("counts", v), _count, ref(key), weighting) for v, key in enumerate(bands)]
     total = reduce_bands(graph, lambda i: names.key("counts", 0, i), counts, np.add)
     return [add(graph, names.key("weigh", v), _weigh, ref(key), ref(total), weighting) for v, key in enumerate(bands)]
@@ -147,10 +147,6 @@ def mfs(graph: Graph, names: Names, images: list[Key], total: float) -> Key:
 def call(function: Callable[..., Any], *args: Any) -> Any:
     """Call a picklable callable."""
     return function(*args)
-
-
-def _natural(band: Band) -> Band:
-    return band
 
 
 def _count(band: Band, weighting_: Weighting) -> Real:

@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from pfb.graph.blocks import Blocks, Nest, add_nested, add_pairs, branches
 from pfb.graph.names import Names
-from pfb.graph.tasks import Graph, Key, add, ref, refs, value
+from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
 from pfb.kernels.prox import positive, split
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.preconditioner import Preconditioner
@@ -268,11 +268,6 @@ def advance(gate: Gate, changes: list[list[Change]], duals: list[Change], tol: f
         return gate
     new = primal_dual.advance(gate, [band for block in changes for band in block], duals, tol)
     return new if duals else new._replace(dual=gate.dual)
-
-
-def unchanged(array: Any) -> Any:
-    """Give a result a second name."""
-    return array
 
 
 def stack(images: list[Real]) -> Real:
