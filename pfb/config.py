@@ -94,9 +94,7 @@ class Selection(Config):
     field: str | None = option(
         None, metavar="ID|NAME,...", help="fields to use; default: the only one, or the only one observed as a target"
     )
-    spw: str | None = option(
-        None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)"
-    )
+    spw: str | None = option(None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)")
     scan: str | None = option(None, metavar="NUMBER,...", help="scans to use, e.g. 1,5~9 (default: all)")
     chan: str | None = option(
         None, metavar="FIRST~LAST,...", help="channels to use in every spectral window, e.g. 10~46 (default: all)"
@@ -108,11 +106,15 @@ class Selection(Config):
         None, metavar="COLUMN", help="natural weights (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)"
     )
     clip: float = option(
-        0.0, minimum=0.0, maximum=0.5, metavar="FRACTION",
+        0.0,
+        minimum=0.0,
+        maximum=0.5,
+        metavar="FRACTION",
         help="drop this fraction of each band's strongest samples (interference)",
     )
     stokes_weight: str = option(
-        "l2", choices=("l2", "minvar"),
+        "l2",
+        choices=("l2", "minvar"),
         help="weight of a Stokes sample: inverse variance, or the least of its two correlations",
     )
 
@@ -126,7 +128,9 @@ class Imaging(Config):
     )
     npix: str | None = option(None, metavar="NX[,NY]", help="image size in pixels (default: from --fov and --cell)")
     cell: float | None = option(
-        None, above=0.0, metavar="ARCSEC",
+        None,
+        above=0.0,
+        metavar="ARCSEC",
         help="pixel size (default: Nyquist's of the longest baseline / --super-resolution)",
     )
     fov: float | None = option(
@@ -134,15 +138,11 @@ class Imaging(Config):
     )
     super_resolution: float = option(2.0, minimum=1.0, help="pixels per Nyquist pixel when --cell is not given")
     psf_oversize: float = option(
-        1.4, minimum=1.0, maximum=2.0, help="size of the PSF over that of the image; 2 makes the convolution exact"
+        1.4, minimum=1.0, maximum=2.0, help="size of the PSF over that of the image, for the preconditioner"
     )
     weighting: str = option("briggs", choices=("natural", "uniform", "briggs"), help="imaging weights")
-    robust: float = option(
-        0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural"
-    )
-    epsilon: float = option(
-        1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum"
-    )
+    robust: float = option(0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural")
+    epsilon: float = option(1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum")
     wgridding: bool = option(True, help="correct for the w-term")
 
 
@@ -169,25 +169,23 @@ class Clean(Image):
     mask: str | None = option(None, metavar="FITS", help="the model is zero where this image is zero or blank")
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
     nlevels: int = option(3, minimum=1, maximum=10, help="levels of the wavelet decompositions")
-    prior: str = option(
-        "mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency"
-    )
-    rmsfactor: float = option(0.8, minimum=0.0, help="threshold over the rms of the MFS residual")
-    niter: int = option(40, minimum=1, help="major cycles at most")
+    prior: str = option("mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency")
+    rmsfactor: float = option(0.45, above=0.0, help="threshold over the rms of the MFS residual, approached from above")
+    niter: int = option(30, minimum=1, help="major cycles at most")
     tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
     gamma: float = option(1.0, minimum=0.01, maximum=1.9, help="step of the forward-backward iteration")
     eta: float = option(1e-3, minimum=0.0, help="added to the diagonal of the Hessian, relative to the total weight")
     cg_tol: float = option(1e-3, minimum=0.0, help="stop the conjugate gradients at this relative residual")
     cg_maxit: int = option(150, minimum=1, help="conjugate gradient iterations at most")
     pd_tol: float = option(1e-6, minimum=0.0, help="stop the primal-dual iteration at this relative change")
-    pd_maxit: int = option(100, minimum=1, help="primal-dual iterations at most")
+    pd_maxit: int = option(25, minimum=1, help="primal-dual iterations at most")
     positivity: str = option(
         "none",
         choices=("none", "clip", "joint"),
         help="clip: no pixel is negative; joint: one that is negative in any band is zero in all",
     )
     l1_reweight_from: int = option(
-        8, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
+        1, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
     )
     alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
 
@@ -201,7 +199,8 @@ class Restore(Config):
     )
     overwrite: bool = option(False, help="replace images that exist")
     beam: str | None = option(
-        None, metavar="BMAJ[,BMIN,BPA]",
+        None,
+        metavar="BMAJ[,BMIN,BPA]",
         help="restoring beam in arcsec and degrees (default: the native beams; the cube has each band's own)",
     )
     common_beam: bool = option(False, help="restore every band with the smallest beam that encloses all of them")

@@ -1,4 +1,4 @@
-"""Graphs of the parts of a major cycle: update, target, weights of the prior, objective, statistics."""
+"""Graphs of the parts of a major cycle: slope, weights of the prior, objective, statistics, update."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pfb.solvers.conjugate_gradient import conjugate_gradient
 from pfb.solvers.major_cycle import Statistics
 from pfb.solvers.primal_dual import change
 from pfb.solvers.reweighting import l1_weight
-from pfb.types import Real
+from pfb.types import LinearOperator, Real
 
 
 def updates(
@@ -45,35 +45,30 @@ def updates(
     return keys
 
 
-def targets(graph: Graph, names: Names, models: Sequence[Key], update: Sequence[Key], gamma: float) -> list[Key]:
-    """Step along the updates: model + gamma update."""
-    return [
-        add(graph, names.key("target", v), _step, ref(model), ref(key), gamma)
-        for v, (model, key) in enumerate(zip(models, update, strict=True))
-    ]
+def slopes(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> list[Key]:
+    """Return the steepest descent of the data term at the present model of every band: residual / total, in Jy/beam."""
+    return [add(graph, names.key("slope", v), np.divide, ref(key), total) for v, key in enumerate(residuals)]
 
 
 def weights(
-    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, models: Sequence[Key], update: Sequence[Key],
-    alpha: float,
-) -> list[Key]:  # fmt: skip
-    """Weights of the prior from the coefficients of the mean model, per block of bases."""
+    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, models: Sequence[Key], scale: float, alpha: float
+) -> list[Key]:
+    """Weights of the prior from the coefficients of the mean model, per block of bases; see `l1_weight`."""
     mean_model = _mean(graph, names, 1, models)
-    mean_update = _mean(graph, names, 2, update)
     return [
-        add(graph, names.key("reweight", b), l1_weight, dictionary.subset(*bases), ref(mean_model), ref(mean_update), alpha)
+        add(graph, names.key("reweight", b), l1_weight, dictionary.subset(*bases), ref(mean_model), scale, alpha)
         for b, bases in enumerate(blocks.bases)
     ]
 
 
 def objective(
     graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, prior: JointPrior, hessians: Sequence[Key],
-    models: Sequence[Key], target: Sequence[Key], prior_weights: Sequence[Key] | None,
+    models: Sequence[Key], before: Sequence[Key], slope: Sequence[Key], gamma: float, prior_weights: Sequence[Key] | None,
 ) -> tuple[list[Key], list[Key]]:  # fmt: skip
-    """Evaluate what is minimised: keys of the data terms (without 1 / gamma) per band, and of the prior per block of bases."""
+    """Evaluate what is minimised: keys of the data terms per band, less their value at `before`, and of the prior per block."""
     data = [
-        add(graph, names.key("objective", 0, v), _data_term, ref(hessian), ref(model), ref(t))
-        for v, (hessian, model, t) in enumerate(zip(hessians, models, target, strict=True))
+        add(graph, names.key("objective", 0, v), _data_term, ref(hessian), ref(model), ref(old), ref(s), gamma)
+        for v, (hessian, model, old, s) in enumerate(zip(hessians, models, before, slope, strict=True))
     ]
     values = []
     for b, bases in enumerate(blocks.bases):
@@ -133,13 +128,9 @@ def _solve(hessian: PsfHessian, residual: Real, x0: Real | None, total: float, t
     return conjugate_gradient(hessian.dot, right, x0=x0, tol=tol, maxit=maxit).x
 
 
-def _step(model: Real, update: Real, gamma: float) -> Real:
-    return model + gamma * update
-
-
-def _data_term(hessian: PsfHessian, model: Real, target: Real) -> float:
-    difference = model - target
-    return 0.5 * float(np.vdot(difference, hessian.dot(difference)))
+def _data_term(hessian: LinearOperator, model: Real, before: Real, slope: Real, gamma: float) -> float:
+    difference = model - before
+    return float(np.vdot(difference, hessian.dot(difference))) / (2 * gamma) - float(np.vdot(difference, slope))
 
 
 def _prior_term(dictionary: Dictionary, prior: JointPrior, models: list[Real], weight: Real | None) -> float:

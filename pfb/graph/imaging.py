@@ -12,14 +12,17 @@ from pfb.graph.blocks import reduce_bands
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged
 from pfb.kernels import samples, weighting
-from pfb.operators.hessian import PsfHessian
+from pfb.operators.hessian import PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder, effective_frequency, wsum
 from pfb.operators.preconditioner import Preconditioner
-from pfb.solvers.power import spectral_norm, start_vector
-from pfb.types import Real, Visibilities
+from pfb.solvers.lanczos import largest_eigenvalue, start_vector
+from pfb.types import LinearOperator, Real, Visibilities
 
 Loader = Callable[[], Visibilities]
 Band = tuple[Visibilities, ...]
+
+MARGIN = 1.03
+"""On the scale of a preconditioner, since the Lanczos method approaches it from below."""
 
 
 @dataclass(frozen=True)
@@ -95,46 +98,69 @@ def psf(graph: Graph, names: Names, bands: list[Key], gridder: Gridder, shape: t
     return [add(graph, names.key("psf", v), gridder.psf, ref(key), shape) for v, key in enumerate(bands)]
 
 
-def residual(graph: Graph, names: Names, bands: Sequence[Key], models: Sequence[Key], gridder: Gridder) -> list[Key]:
-    """Grid the data less the model, exactly: through visibilities, never through the PSF."""
-    return [
-        add(graph, names.key("residual", v), gridder.residual, ref(band), ref(model))
-        for v, (band, model) in enumerate(zip(bands, models, strict=True))
-    ]
-
-
-def hessians(
-    graph: Graph, names: Names, psfs: list[Key], shape: tuple[int, int], total: float, eta: float, nthreads: int
+def residual(
+    graph: Graph, names: Names, bands: Sequence[Key], models: Sequence[Key], gridder: Gridder
 ) -> tuple[list[Key], list[Key]]:
-    """Make the approximate Hessian of every band, and estimate its norm.
+    """Grid the data less the model, exactly: through visibilities, never through the PSF.
+
+    Returns
+    -------
+    images, variances : list of Key
+        See `pfb.operators.measurement.Residual`.
+    """
+    images, variances = [], []
+    for v, (band, model) in enumerate(zip(bands, models, strict=True)):
+        both = add(graph, names.key("subtract", v), gridder.residual, ref(band), ref(model))
+        images.append(add(graph, names.key("residual", v), getattr, ref(both), "image"))
+        variances.append(add(graph, names.key("variance", v), getattr, ref(both), "variance"))
+    return images, variances
+
+
+def hessians(graph: Graph, names: Names, bands: Sequence[Key], gridder: Gridder, total: float, eta: float) -> list[Key]:
+    """Make the Hessian of every band from its weights.
 
     Parameters
     ----------
-    psfs : list of Key
-        Raw PSFs.
-    shape : (int, int)
-        Size of the images.
+    bands : sequence of Key
+        Visibilities.
+    gridder : Gridder
+        The image grid.
     total : float
         Sum of the weights of all bands.
     eta : float
         Added to the diagonal.
+    """
+    return [add(graph, names.key("hessian", v), _hessian, ref(key), gridder, total, eta) for v, key in enumerate(bands)]
+
+
+def convolutions(
+    graph: Graph, names: Names, psfs: Sequence[Key], shape: tuple[int, int], total: float, eta: float, nthreads: int
+) -> list[Key]:
+    """Make the convolution with its PSF of every band, which approximates the Hessian at little cost.
+
+    Parameters
+    ----------
+    psfs : sequence of Key
+        Raw PSFs.
+    shape : (int, int)
+        Size of the images.
+    total, eta
+        As for `hessians`.
     nthreads : int
         Threads of each convolution.
-
-    Returns
-    -------
-    hessians, norms : list of Key
     """
-    made = [add(graph, names.key("hessian", v), _hessian, ref(key), shape, total, eta, nthreads) for v, key in enumerate(psfs)]
-    norms = [add(graph, names.key("power", v), _norm, ref(key)) for v, key in enumerate(made)]
-    return made, norms
+    return [
+        add(graph, names.key("convolution", v), _convolution, ref(key), shape, total, eta, nthreads) for v, key in enumerate(psfs)
+    ]
 
 
-def preconditioners(graph: Graph, names: Names, hessians: Sequence[Key], gamma: float, shift: float) -> list[Key]:
+def preconditioners(
+    graph: Graph, names: Names, convolutions: Sequence[Key], hessians: Sequence[Key], gamma: float, shift: float
+) -> list[Key]:
     """Make the preconditioner of the primal-dual iteration of every band, see `Preconditioner`."""
     return [
-        add(graph, names.key("precondition", v), Preconditioner, ref(hessian), gamma, shift)
-        for v, hessian in enumerate(hessians)
+        add(graph, names.key("precondition", v), _preconditioner, ref(convolution), ref(hessian), gamma, shift)
+        for v, (convolution, hessian) in enumerate(zip(convolutions, hessians, strict=True))
     ]
 
 
@@ -171,9 +197,17 @@ def _sums(band: Band) -> tuple[float, float]:
     return wsum(band), effective_frequency(band)
 
 
-def _hessian(psf_: Real, shape: tuple[int, int], total: float, eta: float, nthreads: int) -> PsfHessian:
+def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> VisibilityHessian:
+    return VisibilityHessian(band, gridder, total, eta=eta)
+
+
+def _convolution(psf_: Real, shape: tuple[int, int], total: float, eta: float, nthreads: int) -> PsfHessian:
     return PsfHessian(psf_, shape, total, eta=eta, nthreads=nthreads)
 
 
-def _norm(hessian: PsfHessian) -> float:
-    return spectral_norm(hessian.dot, start_vector(hessian.domain, hessian.dtype))
+def _preconditioner(convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float) -> Preconditioner:
+    """Scale the preconditioner so that the iteration converges: every eigenvalue of T (H / (2 gamma) + s) is below one."""
+    plain = Preconditioner(convolution, gamma, shift)
+    start = start_vector(hessian.domain)
+    largest = largest_eigenvalue(plain.dot, lambda x: hessian.dot(x) / (2 * gamma) + shift * x, start)
+    return Preconditioner(convolution, gamma, shift, MARGIN * largest)

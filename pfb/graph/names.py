@@ -9,11 +9,10 @@ from typing import Any
 from pfb.graph.tasks import Key
 
 STAGES = (
-    "read", "band", "counts", "weigh", "grid", "psf", "beam", "hessian", "power", "precondition", "mask", "mfs", "statistics",
-    "cg",
-    "model", "target", "reweight", "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change", "psi-hdot", "grad",
-    "primal", "negative", "positivity", "change", "converged", "objective", "residual", "interpolate", "write", "park",
-    "resume",
+    "read", "band", "counts", "weigh", "grid", "psf", "beam", "hessian", "convolution", "precondition", "mask", "mfs",
+    "statistics", "cg", "model", "slope", "reweight", "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change",
+    "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective", "subtract",
+    "residual", "variance", "interpolate", "write", "park", "resume",
 )  # fmt: skip
 """Every prefix that a key may have."""
 

@@ -10,8 +10,11 @@ stage          index       makes
 `l21-norm`     b, t, w     the sum over frequency, and from it the projection
 `dual`         b, v        the projected dual
 `psi-hdot`     b, v        Psi v' of the bases of a block
-`grad`         v           H (x - target) / gamma
-`primal`       v           the new image, clipped and masked
+`press`        v           u + theta (2 x - x_prev)               (if constrained)
+`negative`     v           where it is negative       (if positivity is joint)
+`positivity`   v           the dual of the constraint         (if constrained)
+`grad`         v           H (x - x_0) / gamma - slope
+`primal`       v           the new image
 `change`       v           squared norms of the change
 `converged`    -           the gate
 =============  ==========  ====================================================
@@ -24,25 +27,21 @@ graph of many iterations stops where the loop would.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pfb.graph.blocks import Blocks, Nest, add_nested, add_pairs, branches
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
-from pfb.kernels.prox import positive, split
-from pfb.operators.hessian import PsfHessian
-from pfb.operators.preconditioner import Preconditioner
+from pfb.kernels.prox import split
+from pfb.operators.constraints import Constraint, Mask, negative
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers import primal_dual
 from pfb.solvers.primal_dual import Change, Gate, Steps
-from pfb.types import Real
-
-Mask = NDArray[np.bool_]
+from pfb.types import LinearOperator, Real
 
 SKIPPED = None
 """What a transient task returns once the gate is shut: nothing heavy travels any more."""
@@ -68,8 +67,8 @@ class PrimalDual:
         lambda.
     gamma : float
         Step of the forward-backward iteration that this is a part of.
-    positivity : str
-        ``none``, ``clip`` or ``joint``.
+    constraint : Constraint
+        What the images must obey.
     tol : float
         Relative change at which the gate shuts.
     nworker : int
@@ -83,7 +82,7 @@ class PrimalDual:
     steps: Steps
     radius: float
     gamma: float = 1.0
-    positivity: str = "clip"
+    constraint: Constraint = field(default_factory=Constraint)
     tol: float = 3e-4
     nworker: int = 1
 
@@ -93,8 +92,12 @@ class PrimalDual:
 
     def primal(self, iteration: int) -> list[Key]:
         """Keys of the images after so many iterations, one per block of bands."""
-        stage = "positivity" if self.positivity == "joint" else "primal"
-        return [self.names.key(stage, v, iteration=iteration) for v in range(len(self.blocks.bands))]
+        return [self.names.key("primal", v, iteration=iteration) for v in range(len(self.blocks.bands))]
+
+    def bounds(self, iteration: int) -> list[Key]:
+        """Keys of the dual of the constraint after so many iterations, one per block of bands; none if there is none."""
+        nv = len(self.blocks.bands) if self.constraint.active else 0
+        return [self.names.key("positivity", v, iteration=iteration) for v in range(nv)]
 
     def dual(self, iteration: int) -> list[list[Key]]:
         """Keys of the dual after so many iterations, ``[basis block][band block]``."""
@@ -107,10 +110,11 @@ class PrimalDual:
 
     def state(self, iteration: int) -> list[Key]:
         """Keys that a block of iterations hands to the next one."""
-        keys = self.primal(iteration) + [key for row in self.dual(iteration) for key in row] + [self.gate(iteration)]
+        dual = [key for row in self.dual(iteration) for key in row]
+        keys = self.primal(iteration) + dual + self.bounds(iteration) + [self.gate(iteration)]
         return keys if iteration == 0 else keys + self.primal(iteration - 1)
 
-    def start(self, graph: Graph, x: list[Key], dual: list[list[Key]] | None) -> None:
+    def start(self, graph: Graph, x: list[Key], dual: list[list[Key]] | None, bounds: list[Key] | None = None) -> None:
         """Add the state before the first iteration.
 
         Parameters
@@ -121,6 +125,8 @@ class PrimalDual:
             Images (nx, ny) of every band.
         dual : list of list of Key, optional
             Dual ``[basis block][band block]`` to start from; zero by default.
+        bounds : list of Key, optional
+            Dual of the constraint to start from; zero by default.
         """
         for (first, last), key in zip(self.blocks.bands, self.primal(0), strict=True):
             add(graph, key, stack, refs(x[first:last]))
@@ -130,7 +136,36 @@ class PrimalDual:
                     add(graph, key, np.zeros, self._shape(b, v), self.dictionary.dtype)
                 else:
                     add(graph, key, unchanged, ref(dual[b][v]))
+        for v, key in enumerate(self.bounds(0)):
+            if bounds is None:
+                add(graph, key, np.zeros_like, ref(self.primal(0)[v]))
+            else:
+                add(graph, key, unchanged, ref(bounds[v]))
         value(graph, self.gate(0), Gate())
+
+    def guess(self, graph: Graph, slopes: list[Key], weights: Sequence[Key] | None) -> list[list[Key]]:
+        """Add the dual that explains the slopes at x = 0 as far as its ball allows, P(Psi^H slope / nbasis); returns its keys.
+
+        From a dual of zero the iteration would first fit the data without a prior, and then unlearn it.
+
+        Parameters
+        ----------
+        graph : Graph
+            Receives the tasks.
+        slopes : list of Key
+            The negative gradient of the data term of every band, (nx, ny).
+        weights : sequence of Key, optional
+            As of `Data`.
+        """
+        once = replace(
+            self, names=self.names.within("guess"), constraint=Constraint(),
+            steps=self.steps._replace(sigma=1 / self.dictionary.norm_squared),
+        )  # fmt: skip
+        once.start(graph, slopes, None)
+        gate = ref(once.gate(0))
+        once._ascend(graph, gate, 0, once.primal(0), [self.dictionary.subset(*bases) for bases in self.blocks.bases])
+        once._threshold(graph, gate, 0, weights)
+        return once.dual(1)
 
     def iterations(self, graph: Graph, data: Data, first: int, last: int) -> None:
         """Add the iterations `first` to `last` - 1, which read `state(first)`."""
@@ -141,15 +176,23 @@ class PrimalDual:
             previous = self.primal(max(k - 1, 0))
             self._ascend(graph, gate, k, previous, parts)
             self._threshold(graph, gate, k, data.weights)
+            self._constrain(graph, gate, k, previous, data.mask)
             self._descend(graph, gate, k, data, parts)
             self._measure(graph, gate, k, k == last - 1)
 
-    def finish(self, graph: Graph, iteration: int) -> list[Key]:
-        """Add the images of single bands after the last iteration; returns their keys."""
-        out = []
-        for (first, last), key in zip(self.blocks.bands, self.primal(iteration), strict=True):
+    def finish(self, graph: Graph, iteration: int, mask: Key | None = None) -> list[Key]:
+        """Add the images of single bands after the last iteration, as the constraint wants them; returns their keys."""
+        blocks, out = self.primal(iteration), []
+        signs: list[Any] = []
+        if self.constraint.joint:
+            signs = [add(graph, self.names.key("negative", v), negative, ref(key)) for v, key in enumerate(blocks)]
+        for v, ((first, last), key) in enumerate(zip(self.blocks.bands, blocks, strict=True)):
+            block = ref(key)
+            if self.constraint.active:
+                limited = self.names.key("positivity", v)
+                block = ref(add(graph, limited, obey, self.constraint, block, _optional(mask), refs(signs)))
             for band in range(first, last):
-                out.append(add(graph, self.names.key("model", band), band_of, ref(key), band - first))
+                out.append(add(graph, self.names.key("model", band), band_of, block, band - first))
         return out
 
     def _shape(self, b: int, v: int) -> tuple[int, int, int]:
@@ -195,32 +238,39 @@ class PrimalDual:
         key = self._key("branch-norm", k, *index, part[0])
         return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile)
 
+    def _constrain(self, graph: Graph, gate: Any, k: int, previous: list[Key], mask: Key | None) -> None:
+        if not self.constraint.active:
+            return
+        pressed = [
+            add(
+                graph, self._key("press", k, v), gated, gate, SKIPPED,
+                primal_dual.press, ref(bound), ref(x), ref(before), self.steps.theta,
+            )
+            for v, (bound, x, before) in enumerate(zip(self.bounds(k), self.primal(k), previous, strict=True))
+        ]  # fmt: skip
+        signs = []
+        if self.constraint.joint:
+            signs = [
+                add(graph, self._key("negative", k, v), gated, gate, SKIPPED, negative, ref(key)) for v, key in enumerate(pressed)
+            ]
+        for old, new, key in zip(self.bounds(k), self.bounds(k + 1), pressed, strict=True):
+            add(graph, new, gated, gate, ref(old), self.constraint.polar, ref(key), _optional(mask), refs(signs))
+
     def _descend(self, graph: Graph, gate: Any, k: int, data: Data, parts: list[Dictionary]) -> None:
-        mask = None if data.mask is None else ref(data.mask)
-        clip = self.positivity == "clip"
-        primal, dual = self.primal(k), self.dual(k + 1)
-        for v, (first, last) in enumerate(self.blocks.bands):
+        dual, bounds = self.dual(k + 1), self.bounds(k + 1)
+        for v, ((first, last), x, new) in enumerate(zip(self.blocks.bands, self.primal(k), self.primal(k + 1), strict=True)):
             images = [
                 add(graph, self._key("psi-hdot", k, b, v), gated, gate, SKIPPED, synthesise, ref(row[v]), part)
                 for b, (row, part) in enumerate(zip(dual, parts, strict=True))
             ]
-            x = ref(primal[v])
             grad = add(
                 graph, self._key("grad", k, v), gated, gate, SKIPPED, gradient,
-                refs(list(data.hessians[first:last])), x, refs(list(data.targets[first:last])), self.gamma,
+                refs(list(data.hessians[first:last])), ref(x), refs(list(data.before[first:last])),
+                refs(list(data.slopes[first:last])), self.gamma,
             )  # fmt: skip
-            if data.preconditioners is None:
-                update: tuple[Any, ...] = (step, x, ref(grad), refs(images), self.steps.tau, clip, mask)
-            else:
-                update = (preconditioned_step, x, ref(grad), refs(images), refs(list(data.preconditioners[first:last])))
-            add(graph, self._key("primal", k, v), gated, gate, x, *update)
-        if self.positivity == "joint":
-            signs = [self._negative(graph, gate, k, v) for v in range(len(self.blocks.bands))]
-            for v, (old, new) in enumerate(zip(primal, self.primal(k + 1), strict=True)):
-                add(graph, new, gated, gate, ref(old), clear, ref(self._key("primal", k, v)), refs(signs))
-
-    def _negative(self, graph: Graph, gate: Any, k: int, v: int) -> Key:
-        return add(graph, self._key("negative", k, v), gated, gate, SKIPPED, negative, ref(self._key("primal", k, v)))
+            preconditioners = refs(list(data.preconditioners[first:last]))
+            bound = ref(bounds[v]) if bounds else None
+            add(graph, new, gated, gate, ref(x), step, ref(x), ref(grad), refs(images), bound, preconditioners)
 
     def _measure(self, graph: Graph, gate: Any, k: int, last: bool) -> None:
         changes = []
@@ -241,15 +291,21 @@ class Data:
     """Keys of what is resident while the iteration runs."""
 
     hessians: Sequence[Key]
-    """A `PsfHessian` per band."""
-    targets: Sequence[Key]
-    """The point that the image of a band is pulled to, (nx, ny)."""
+    """A symmetric positive operator per band."""
+    before: Sequence[Key]
+    """x_0, the model of a band that the major cycle starts from, (nx, ny)."""
+    slopes: Sequence[Key]
+    """The negative gradient of the data term of a band there, (nx, ny)."""
+    preconditioners: Sequence[Key]
+    """T of a band."""
     weights: Sequence[Key] | None = None
     """Weights (bases of a block, ncoefficient) of the prior per block of bases."""
     mask: Key | None = None
     """Boolean (nx, ny): where the model may be."""
-    preconditioners: Sequence[Key] | None = None
-    """A `Preconditioner` per band in place of tau; for images without a constraint only."""
+
+
+def _optional(key: Key | None) -> Any:
+    return None if key is None else ref(key)
 
 
 def gated(gate: Gate, shut: Any, function: Callable[..., Any], *args: Any) -> Any:
@@ -315,35 +371,24 @@ def synthesise(dual: Real, dictionary: Dictionary) -> Real:
     return stack(primal_dual.synthesise(dual, dictionary))
 
 
-def gradient(hessians: list[PsfHessian], x: Real, targets: list[Real], gamma: float) -> Real:
-    """Return H (x - target) / gamma of a block's bands."""
+def gradient(hessians: list[LinearOperator], x: Real, before: list[Real], slopes: list[Real], gamma: float) -> Real:
+    """Return the gradient of the data term of a block's bands, H (x - before) / gamma - slope."""
     out = np.empty_like(x)
-    for band, (hessian, target) in enumerate(zip(hessians, targets, strict=True)):
-        np.divide(hessian.dot(x[band] - target), gamma, out=out[band])
+    for band, (hessian, old, slope) in enumerate(zip(hessians, before, slopes, strict=True)):
+        np.divide(hessian.dot(x[band] - old), gamma, out=out[band])
+        out[band] -= slope
     return out
 
 
-def step(x: Real, grad: Real, images: list[Real], tau: float, clip: bool, mask: Mask | None) -> Real:
-    """Return the next images of a block, clipped and masked."""
-    out = primal_dual.descend(x, grad, add_pairs(images), tau)
-    if mask is not None:
-        out *= mask
-    return positive(out) if clip else out
-
-
-def preconditioned_step(x: Real, grad: Real, images: list[Real], preconditioners: list[Preconditioner]) -> Real:
-    """Return the next images of a block, stepping with an operator instead of tau."""
-    out = grad + add_pairs(images)
+def step(x: Real, grad: Real, images: list[Real], bound: Real | None, preconditioners: list[LinearOperator]) -> Real:
+    """Return the next images of a block, x - T (grad + Psi v + u)."""
+    total = add_pairs(images)
+    out = grad + (total if bound is None else total + bound)
     for band, preconditioner in enumerate(preconditioners):
         np.subtract(x[band], preconditioner.dot(out[band]), out=out[band])
     return out
 
 
-def negative(x: Real) -> Mask:
-    """Return where any band of a block is negative, (nx, ny) bool."""
-    return np.logical_or.reduce(x < 0)
-
-
-def clear(x: Real, negatives: list[Mask]) -> Real:
-    """Return the images with the pixels zero that are negative in any band."""
-    return np.where(np.logical_or.reduce(negatives), 0, x)
+def obey(constraint: Constraint, x: Real, mask: Mask | None, negatives: list[Mask]) -> Real:
+    """Return the projection of a block's images onto the constraint."""
+    return x - constraint.polar(x, mask, negatives)

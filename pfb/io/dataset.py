@@ -69,6 +69,7 @@ SCHEMA: dict[str, Variable] = {
 HISTORY: dict[str, tuple[str, str]] = {
     "peak": ("Jy/beam", "largest absolute value of the MFS residual"),
     "rms": ("Jy/beam", "rms of the MFS residual"),
+    "noise": ("Jy/beam", "rms that the MFS residual would have if its visibilities were incoherent"),
     "lambda": ("Jy/beam", "threshold"),
     "objective": ("1", "objective function after the cycle"),
     "inner": ("1", "primal-dual iterations"),

@@ -28,6 +28,29 @@ def transfer(kernel: Real, nthreads: int = 1) -> Complex:
     return ducc0.fft.r2c(np.fft.ifftshift(kernel), axes=(0, 1), nthreads=nthreads)
 
 
+def neighbourhood_maximum(transfer: Real, padded: tuple[int, int]) -> Real:
+    """Return the largest value among every cell of a transfer function and its eight neighbours.
+
+    Parameters
+    ----------
+    transfer : (px, py // 2 + 1) float
+        Half of an even function of the spatial frequency, such as the modulus of a `transfer`.
+    padded : (int, int)
+        ``(px, py)``.
+
+    Returns
+    -------
+    (px, py // 2 + 1) float
+    """
+    half = transfer.shape[1]
+    # The neighbours beyond either end of the half that is stored are columns of it, at opposite x frequencies.
+    beyond = [1 % padded[1], padded[1] - half]
+    left, right = (np.roll(transfer[::-1, column], 1)[:, None] for column in (min(c, half - 1) for c in beyond))
+    wide = np.concatenate([left, transfer, right], axis=1)
+    columns = np.maximum(np.maximum(wide[:, :-2], wide[:, 1:-1]), wide[:, 2:])
+    return np.maximum(np.maximum(np.roll(columns, 1, axis=0), columns), np.roll(columns, -1, axis=0))
+
+
 def convolve(image: Real, transfer: NDArray[Any], padded: tuple[int, int], nthreads: int = 1) -> Real:
     r"""Convolve an image, :math:`y = C F^{-1} \hat k F C^T x`; C crops the padded grid to its lower corner.
 

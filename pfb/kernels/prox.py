@@ -109,11 +109,6 @@ def project(v: Real, factor: Real) -> Real:
     return out
 
 
-def positive(x: Real) -> Real:
-    """Set negative pixels to zero, in place, and return the image."""
-    return np.maximum(x, 0, out=x)
-
-
 def _clip_factor(norm: Real, radius: Real | float) -> Real:
     """min(1, radius / norm), 1 where the norm is zero."""
     factor = np.maximum(norm, np.finfo(norm.dtype).tiny)

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pfb.kernels import gridding
 from pfb.types import Complex, Real, Visibilities
+
+
+class Residual(NamedTuple):
+    """What the data of a band have that a model has not."""
+
+    image: Real
+    """Dirty image, (nx, ny) float64, not divided by the sum of the weights."""
+    variance: float
+    """Of the pixels of `image` if the visibilities left were incoherent, as noise is: half the sum of (weight |V|)^2."""
 
 
 @dataclass(frozen=True)
@@ -55,15 +64,23 @@ class Gridder:
             image += gridding.grid_psf(part.uvw, part.freq, part.weight, shape=shape, **self.options)
         return image
 
-    def residual(self, band: Sequence[Visibilities], model: Real) -> Real:
-        """Return the dirty image of a band's data less a model in Jy/pixel, (nx, ny) float64."""
+    def residual(self, band: Sequence[Visibilities], model: Real) -> Residual:
+        """Subtract a model in Jy/pixel, (nx, ny), from a band's data and grid what is left."""
         model = model.astype(np.float64, copy=False)
         image = np.zeros(self.shape)
+        variance = 0.0
         for part in band:
             vis = gridding.degrid(part.uvw, part.freq, model, weight=part.weight, **self.options)
             np.subtract(part.vis, vis, out=vis)
             image += gridding.grid(part.uvw, part.freq, vis, part.weight, shape=self.shape, **self.options)
-        return image
+            np.multiply(vis, part.weight, out=vis)
+            variance += float(np.vdot(vis, vis).real) / 2
+        return Residual(image, variance)
+
+    def gram(self, part: Visibilities, x: Real) -> Real:
+        """Return :math:`R^H W R x` of the coordinates and weights of a part, (nx, ny), in the precision of x and the weights."""
+        vis = gridding.degrid(part.uvw, part.freq, x, weight=part.weight, **self.options)
+        return gridding.grid(part.uvw, part.freq, vis, part.weight, shape=self.shape, **self.options)
 
 
 class Measurement:

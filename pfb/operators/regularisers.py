@@ -14,7 +14,7 @@ from pfb.types import Real
 PRIORS = ("l21", "mean21")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class JointPrior:
     r"""A norm of the coefficients a (basis, band, coefficient) that couples the bands.
 

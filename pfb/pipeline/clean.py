@@ -50,7 +50,7 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
 
     with opened(sets, config, report, maker="clean", prepare=prepare) as state:
         deconvolution = Deconvolution(state.run, state.imaged, config, state.engine, report)
-        options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor, gamma=config.gamma)
+        options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor)
         outcome = run_major_cycles(deconvolution, deconvolution.start(), options, lambda cycle: report.row(line(cycle)))
         conclude(outcome, config, report)
         store(state, deconvolution, report)
@@ -63,6 +63,7 @@ def line(cycle: Cycle) -> dict[str, float | int | str]:
         "cycle": cycle.cycle,
         "peak [Jy/beam]": f"{cycle.peak:.4e}",
         "rms [Jy/beam]": f"{cycle.rms:.4e}",
+        "noise [Jy/beam]": f"{cycle.noise:.4e}",
         "lambda": f"{cycle.threshold:.4e}",
         "objective": f"{cycle.objective:.6e}",
         "inner": cycle.inner,
@@ -74,7 +75,7 @@ def line(cycle: Cycle) -> dict[str, float | int | str]:
 def record(cycle: Cycle) -> dict[str, float]:
     """Return a line of the dataset's history."""
     return {
-        "peak": cycle.peak, "rms": cycle.rms, "lambda": cycle.threshold, "objective": cycle.objective,
+        "peak": cycle.peak, "rms": cycle.rms, "noise": cycle.noise, "lambda": cycle.threshold, "objective": cycle.objective,
         "inner": cycle.inner, "change": cycle.change, "seconds": cycle.seconds,
     }  # fmt: skip
 
@@ -85,7 +86,7 @@ def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
     if outcome.reason == "converged":
         report.message(f"converged: the last cycle changed the model by {last.change:.2e}, less than --tol {config.tol:g}")
     elif outcome.reason == "diverged":
-        report.warning("rms and peak of the residual rose twice: the best model is kept; lower --gamma or raise --psf-oversize")
+        report.warning("rms and peak of the residual rose twice in a row: the best model is kept; lower --gamma")
     else:
         report.message(
             f"--niter {config.niter} cycles done; the last one changed the model by {last.change:.2e}, "
@@ -98,13 +99,13 @@ def store(state: Opened, deconvolution: Deconvolution, report: Reporter) -> None
     run_, imaged, engine = state.run, state.imaged, state.engine
     names = run_.names
     graph: Graph = {}
-    models, residuals = deconvolution.state.models, deconvolution.state.residuals
+    models, residuals, update = deconvolution.state.models, deconvolution.state.residuals, deconvolution.update()
     freq = [imaged.freq[index] for index in imaged.bands]
     keys: list[Key] = []
     for v, index in enumerate(imaged.bands):
         keys.append(write(graph, names, run_.store, "model", index, v, models[v]))
         keys.append(write(graph, names, run_.store, "residual", index, v, residuals[v]))
-        keys.append(write(graph, names, run_.store, "update", index, v, deconvolution.update[v]))
+        keys.append(write(graph, names, run_.store, "update", index, v, update[v]))
         keys.append(write(graph, names, run_.store, "dual", index, v, deconvolution.dual_of(graph, v)))
     for band in run_.plan.bands:
         if band.index not in imaged.bands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from pfb.graph.names import Names
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add
 from pfb.io.fits import read_mask
+from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.imaging import Imaged, Run, run_stage
@@ -27,9 +29,11 @@ from pfb.solvers.primal_dual import Gate, relative, step_sizes
 ITERATIONS = 10
 """Iterations of one graph: enough to hide a round trip to the scheduler, few enough that a shut gate costs little."""
 
+SHIFT = 4.0
+"""What the preconditioner leaves to the duals, over the PSF's peak in a band; see docs/decisions.md for others."""
 
-SHIFT = 8.0
-"""Shift of the preconditioner over the PSF's peak in a band; see docs/decisions.md for others."""
+EMISSION = 10.0
+"""A coefficient of so many thresholds has half its weight in the prior when that is reweighted; see docs/decisions.md."""
 
 
 @dataclass(frozen=True)
@@ -68,95 +72,90 @@ class Deconvolution:
         self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
         self.blocks = Blocks(len(imaged.bands), *self.dictionary.codomain)
-        self.update: list[Key] = []
+        self.constraint = Constraint(config.positivity, config.mask is not None)
         self.dual: list[list[Key]] | None = None
+        self._bounds: list[Key] | None = None
         self._weights: list[Key] | None = None
         # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
         self._shift = SHIFT / len(imaged.bands)
-        self._preconditioners: list[Key] | None = None
-        self._preconditioned_for = 0.0
         self._best: Resident | None = None
         self._prepare()
 
     def _prepare(self) -> None:
         """Make the Hessians, the empty model and the mask; the first residual is the dirty image."""
         config, names, engine, imaged = self.config, self.run.names, self.engine, self.imaged
-        shape = self.run.gridder.shape
+        gridder = self.run.gridder
         graph: Graph = {}
-        self.hessians, norms = imaging.hessians(
-            graph, names, imaged.psf, shape, imaged.total, config.eta, self.run.gridder.nthreads
+        self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.total, config.eta)
+        self.convolutions = imaging.convolutions(
+            graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads
         )
-        models = [add(graph, names.key("model", v), np.zeros, shape) for v in range(len(imaged.bands))]
+        models = [add(graph, names.key("model", v), np.zeros, gridder.shape) for v in range(len(imaged.bands))]
         self.mask: Key | None = None
-        keep = self.hessians + norms + models
+        keep = self.hessians + self.convolutions + models
         if config.mask is not None:
             read = partial(read_mask, config.mask, self.run.plan.geometry)
             self.mask = add(graph, names.key("mask"), imaging.call, read)
             keep.append(self.mask)
         run_stage(engine, self.report, "hessian", graph, keep)
-        # The power method approaches the norm from below.
-        self.lipschitz = 1.05 * max(engine.fetch(norms))
-        engine.drop(imaged.psf + norms)
+        engine.drop(imaged.psf)
+        graph = {}
+        self.preconditioners = imaging.preconditioners(graph, names, self.convolutions, self.hessians, config.gamma, self._shift)
+        run_stage(engine, self.report, "precondition", graph, self.preconditioners)
         self.state = Resident(models, list(imaged.dirty))
 
     def start(self) -> Statistics:
         """Return the statistics of the first residual."""
         return self._statistics(self.run.names.within("start"))
 
-    def minimise(self, cycle: int, threshold: float, gamma: float) -> Minimised:
-        """Step along the preconditioned residual, then minimise with the prior from the present model."""
-        config, engine = self.config, self.engine
+    def minimise(self, cycle: int, threshold: float) -> Minimised:
+        """Minimise the data term, as the Hessian has it, and the prior from the present model."""
+        config, engine, gamma = self.config, self.engine, self.config.gamma
         names = self.run.names.within("cycle", cycle)
+        before = self.state.models
         graph: Graph = {}
-        before = self.update or None
-        update = builders.updates(
-            graph, names, self.hessians, self.state.residuals, before, self.imaged.total, config.cg_tol, config.cg_maxit
-        )
-        targets = builders.targets(graph, names, self.state.models, update, gamma)
-        keep = update + targets
+        slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total)
+        keep = list(slopes)
         if 0 <= config.l1_reweight_from <= cycle:
             engine.drop(self._weights or [])
             self._weights = builders.weights(
-                graph, names, self.blocks, self.dictionary, self.state.models, update, config.alpha
+                graph, names, self.blocks, self.dictionary, before, EMISSION * threshold, config.alpha
             )
             keep += self._weights
-        run_stage(engine, self.report, "update", graph, keep)
-        engine.drop(self.update)
-        self.update = engine.detach(update)
+        engine.run(graph, keep)
 
-        self._precondition(gamma)
-        steps = step_sizes(self.lipschitz / gamma, self.dictionary.norm_squared)
-        if self._preconditioners is not None:
-            steps = steps._replace(sigma=self._shift / self.dictionary.norm_squared)
+        steps = step_sizes(self._shift, self.dictionary.norm_squared, self.constraint.active)
         solver = PrimalDual(
             names, self.blocks, self.dictionary, self.prior, steps,
-            threshold, gamma, config.positivity, config.pd_tol, engine.nworker,
+            threshold, gamma, self.constraint, config.pd_tol, engine.nworker,
         )  # fmt: skip
-        data = Data(self.hessians, targets, self._weights, self.mask, self._preconditioners)
+        data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.mask)
         models, gate = self._iterate(solver, data)
 
         graph = {}
         terms, values = builders.objective(
-            graph, names, self.blocks, self.dictionary, self.prior, self.hessians, models, targets, self._weights
+            graph, names, self.blocks, self.dictionary, self.prior, self.hessians, models, before, slopes, gamma, self._weights
         )
-        changed = builders.changes(graph, names.within("change"), models, self.state.models)
+        changed = builders.changes(graph, names.within("change"), models, before)
         engine.run(graph, terms + values + changed)
-        objective = sum(engine.fetch(terms)) / gamma + threshold * sum(engine.fetch(values))
+        objective = sum(engine.fetch(terms)) + threshold * sum(engine.fetch(values))
         change = relative(engine.fetch(changed))
         self._replace(models)
-        engine.drop(targets + terms + values + changed)
+        engine.drop(slopes + terms + values + changed)
         return Minimised(objective, gate.iterations, change)
 
     def measure(self) -> Statistics:
         """Grid the exact residual of the model."""
         names = self.run.names.within("residual", *map(str, self.state.models))
         graph: Graph = {}
-        residuals = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
-        run_stage(self.engine, self.report, "residual", graph, residuals)
+        residuals, variances = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
+        run_stage(self.engine, self.report, "residual", graph, residuals + variances)
+        noise = math.sqrt(sum(self.engine.fetch(variances))) / self.imaged.total
+        self.engine.drop(variances)
         residuals = self.engine.detach(residuals)
         self._release(self.state.residuals)
         self.state = Resident(self.state.models, residuals)
-        return self._statistics(names)
+        return self._statistics(names)._replace(noise=noise)
 
     def keep(self) -> None:
         """Remember the present model and residual."""
@@ -165,24 +164,24 @@ class Deconvolution:
             self._release(before.models + before.residuals)
 
     def revert(self) -> None:
-        """Take up the best model; the dual belonged to another one and starts anew."""
+        """Take up the best model; the duals belonged to another one and start anew."""
         assert self._best is not None
         dropped, self.state = self.state, self._best
         self._release(dropped.models + dropped.residuals)
         if self.dual is not None:
             self.engine.drop(key for row in self.dual for key in row)
-        self.dual = None
+        self.engine.drop(self._bounds or [])
+        self.dual = self._bounds = None
 
-    def _precondition(self, gamma: float) -> None:
-        """Make the preconditioners for this step, unless the images are constrained: then the step must be a number."""
-        if self.config.positivity != "none" or self.mask is not None or gamma == self._preconditioned_for:
-            return
-        self.engine.drop(self._preconditioners or [])
+    def update(self) -> list[Key]:
+        """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys."""
         graph: Graph = {}
-        names = self.run.names.within("precondition", gamma)
-        made = imaging.preconditioners(graph, names, self.hessians, gamma, self._shift)
-        run_stage(self.engine, self.report, "precondition", graph, made)
-        self._preconditioners, self._preconditioned_for = made, gamma
+        update = builders.updates(
+            graph, self.run.names, self.convolutions, self.state.residuals, None,
+            self.imaged.total, self.config.cg_tol, self.config.cg_maxit,
+        )  # fmt: skip
+        run_stage(self.engine, self.report, "update", graph, update)
+        return update
 
     def dual_of(self, graph: Graph, v: int) -> Key:
         """Add a task that joins the dual of one band, (nbasis, ncoefficient), zero after a reversion; returns its key."""
@@ -196,7 +195,8 @@ class Deconvolution:
         """Run blocks of iterations until the gate shuts; the next one is submitted before the last has ended."""
         engine, maxit = self.engine, self.config.pd_maxit
         graph: Graph = {}
-        solver.start(graph, self.state.models, self.dual)
+        dual = solver.guess(graph, list(data.slopes), data.weights) if self.dual is None else self.dual
+        solver.start(graph, self.state.models, dual, self._bounds)
         submitted, gate = 0, Gate()
         waiting: deque[int] = deque()
         with self.report.stage("primal-dual", maxit) as advance:
@@ -220,15 +220,18 @@ class Deconvolution:
         """Keep the last images and dual, cut off from the iterations behind them."""
         engine = self.engine
         graph: Graph = {}
-        models = solver.finish(graph, iteration)
+        models = solver.finish(graph, iteration, self.mask)
         engine.run(graph, models)
-        rows = solver.dual(iteration)
+        rows, bounds = solver.dual(iteration), solver.bounds(iteration)
         flat = [key for row in rows for key in row]
-        engine.drop(key for key in solver.state(iteration) if key not in set(flat))
+        kept = {*flat, *bounds}
+        engine.drop(key for key in solver.state(iteration) if key not in kept)
         if self.dual is not None:
             engine.drop(key for row in self.dual for key in row)
-        moved = engine.detach(models + flat)
-        models, flat = moved[: len(models)], moved[len(models) :]
+        engine.drop(self._bounds or [])
+        moved = engine.detach(models + bounds + flat)
+        models, moved = moved[: len(models)], moved[len(models) :]
+        self._bounds, flat = moved[: len(bounds)], moved[len(bounds) :]
         width = len(rows[0])
         self.dual = [flat[i : i + width] for i in range(0, len(flat), width)]
         return models

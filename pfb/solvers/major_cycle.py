@@ -1,4 +1,4 @@
-"""Major cycles: minimise against an approximate Hessian, measure the exact residual, watch the progress."""
+"""Major cycles: minimise with an approximate Hessian, measure the exact residual, lower the threshold."""
 
 from __future__ import annotations
 
@@ -15,6 +15,8 @@ class Statistics(NamedTuple):
 
     rms: float
     peak: float
+    noise: float = 0.0
+    """Rms that it would have if the visibilities it is made of were incoherent; 0 if that is not known."""
 
 
 class Minimised(NamedTuple):
@@ -29,7 +31,7 @@ class Minimised(NamedTuple):
 class Steps(Protocol):
     """What a major cycle is made of; the state lives with whoever implements it."""
 
-    def minimise(self, cycle: int, threshold: float, gamma: float) -> Minimised:
+    def minimise(self, cycle: int, threshold: float) -> Minimised:
         """Update the model from the residual."""
         ...
 
@@ -48,30 +50,37 @@ class Steps(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """When to stop, and how large steps are.
+    """When to stop, and how the threshold falls.
 
     Parameters
     ----------
     maxit : int
         Cycles at most.
     tol : float
-        Stop when a cycle changes the model by less than this fraction.
+        Stop when a cycle changes the model by less than this fraction, and the threshold is where it shall be.
     rmsfactor : float
-        Threshold over the rms of the MFS residual.
+        Threshold over the rms of the MFS residual, or over `overfit` times its noise if that is more.
+    overfit : float
+        A residual that is below its noise by more than this factor is that of a model that fits noise.
     init_factor : float
         Further factor of the first threshold: its residual is mostly sidelobes.
-    gamma : float
-        Step of the forward-backward iteration.
+    peakfactor : float
+        Threshold over the peak of the MFS residual, at least: bright sources come first, or what
+        their sidelobes hide is fitted with them.
+    fall : float
+        The threshold falls to this fraction of the one before, at most.
     slack : float
-        Rms and peak that exceed their best by no more than this fraction have not risen.
+        Rms and peak that exceed those before by no more than this fraction have not risen.
     """
 
     maxit: int
     tol: float
     rmsfactor: float
+    overfit: float = 1.25
     init_factor: float = 0.5
-    gamma: float = 1.0
-    slack: float = 0.01
+    peakfactor: float = 0.02
+    fall: float = 0.7
+    slack: float = 0.05
 
 
 class Cycle(NamedTuple):
@@ -80,6 +89,7 @@ class Cycle(NamedTuple):
     cycle: int
     peak: float
     rms: float
+    noise: float
     threshold: float
     objective: float
     inner: int
@@ -97,9 +107,9 @@ class Outcome(NamedTuple):
 def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cycle], None]) -> Outcome:
     """Run major cycles until the model stands still, the limit is reached, or the residual grows.
 
-    The preconditioner is a convolution with a truncated PSF; where it is too small for the step
-    the residual grows. After a cycle in which rms and peak both rise, the best model is taken up
-    again with half the step; if they rise again the run stops there.
+    The threshold is `rmsfactor` times the rms of the residual, reached from above. After a second
+    cycle in a row in which rms and peak of the residual have risen the run stops. Then, and if the
+    last cycle was such a one, the best model is taken up again.
 
     Parameters
     ----------
@@ -119,34 +129,45 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
     """
     history: list[Cycle] = []
     best = last = start
-    gamma, rises = options.gamma, 0
+    rises, threshold = 0, 0.0
+    reason = "maxit"
     steps.keep()
     for cycle in range(options.maxit):
         began = monotonic()
-        threshold = options.rmsfactor * last.rms * (options.init_factor if cycle == 0 else 1)
-        done = steps.minimise(cycle, threshold, gamma)
+        before, previous = last, threshold
+        wanted = options.rmsfactor * max(last.rms, options.overfit * last.noise) * (options.init_factor if cycle == 0 else 1)
+        threshold = max(wanted, options.peakfactor * last.peak, options.fall * previous)
+        done = steps.minimise(cycle, threshold)
         last = steps.measure()
         if not (last.rms < float("inf") and done.change < float("inf")):
             raise PfbError(
-                f"the residual of major cycle {cycle} has an rms of {last.rms} after a change of {done.change:.3g}: "
-                "lower --gamma or raise --psf-oversize"
+                f"the residual of major cycle {cycle} has an rms of {last.rms} after a change of {done.change:.3g}: lower --gamma"
             )
         history.append(
-            Cycle(cycle, last.peak, last.rms, threshold, done.objective, done.iterations, done.change, monotonic() - began)
+            Cycle(
+                cycle,
+                last.peak,
+                last.rms,
+                last.noise,
+                threshold,
+                done.objective,
+                done.iterations,
+                done.change,
+                monotonic() - began,
+            )
         )
         report(history[-1])
-        if last.rms > best.rms * (1 + options.slack) and last.peak > best.peak * (1 + options.slack):
-            rises += 1
-            steps.revert()
-            last = best
-            if rises == 2:
-                return Outcome("diverged", history)
-            gamma /= 2
-            continue
-        rises = 0
         if last.rms <= best.rms:
             best = last
             steps.keep()
-        if done.change < options.tol:
-            return Outcome("converged", history)
-    return Outcome("maxit", history)
+        worse = all(new > old * (1 + options.slack) for new, old in zip(last[:2], before[:2], strict=True))
+        rises = rises + 1 if worse else 0
+        if rises == 2:
+            reason = "diverged"
+            break
+        if done.change < options.tol and threshold <= wanted and not rises:
+            reason = "converged"
+            break
+    if rises:
+        steps.revert()
+    return Outcome(reason, history)

@@ -2,21 +2,27 @@ r"""The primal-dual iteration for a smooth term, a prior on coefficients and a c
 
 It minimises over images x of all bands
 
-.. math:: \frac{1}{2\gamma} \lVert x - \tilde x \rVert_H^2 + \lambda\, g(\Psi^H x) + \iota_{C}(x)
+.. math:: f(x) + \lambda\, g(\Psi^H x) + \iota_{C}(x)
 
-and extrapolates the image, so that one dual and two images are kept:
+with a smooth f, and extrapolates the image, so that two images and one dual of each kind are kept:
 
 .. math::
     v' &= P_{\lambda}\left(v + \sigma \Psi^H (2 x - x_{prev})\right) \\
-    x' &= P_C\left(x - \tau (\Psi v' + H (x - \tilde x) / \gamma)\right)
+    u' &= (I - P_C)\left(u + \theta (2 x - x_{prev})\right) \\
+    x' &= x - T (\nabla f(x) + \Psi v' + u')
 
-where :math:`P_\lambda = I - \mathrm{prox}_{\lambda g}` projects onto the dual ball. The pieces of one
+where :math:`P_\lambda = I - \mathrm{prox}_{\lambda g}` projects onto the dual ball, and C is a cone,
+so that :math:`I - P_C` projects onto its polar. T is a symmetric positive operator; a number is the
+simplest. The iteration converges if :math:`T^{-1} - \sigma \lVert\Psi\rVert^2 - \theta \geq L/2`, L being the
+Lipschitz constant of the gradient or an operator that bounds it. The constraint is a dual, not a
+projection of x', because a projection in the metric of T is no clip. The pieces of one
 iteration are separate functions: `solve` calls them in a loop, a graph makes tasks of them.
 
 References
 ----------
 .. [1] Condat L. 2013, J. Optim. Theory Appl. 158, 460 (algorithm 3.1; theorem 3.1 has the bound).
 .. [2] Vu B. 2013, Adv. Comput. Math. 38, 667.
+.. [3] Pock T. & Chambolle A. 2011, ICCV, 1762 (an operator for the step).
 """
 
 from __future__ import annotations
@@ -65,10 +71,10 @@ class Prior(Protocol):
 
 
 class Steps(NamedTuple):
-    """Step sizes of the primal and of the dual."""
+    """Step sizes of the duals: of the coefficients, and of the constraint."""
 
-    tau: float
     sigma: float
+    theta: float
 
 
 class Change(NamedTuple):
@@ -89,20 +95,31 @@ class Gate(NamedTuple):
     """Relative change of the coefficients."""
 
 
-def step_sizes(lipschitz: float, norm_squared: float) -> Steps:
-    r"""Return steps that satisfy :math:`1/\tau - \sigma \lVert\Psi\rVert^2 > L/2` strictly.
+CONSTRAINED = 0.3
+"""Share of the constraint, if there is one, in the shift."""
+
+
+def step_sizes(shift: float, norm_squared: float, constrained: bool) -> Steps:
+    r"""Return steps of the duals with :math:`\sigma \lVert\Psi\rVert^2 + \theta` = `shift`.
 
     Parameters
     ----------
-    lipschitz : float
-        L, the Lipschitz constant of the gradient of the smooth term.
+    shift : float
+        What the duals may take of the bound, see above.
     norm_squared : float
         :math:`\lVert\Psi\rVert^2`: the *square* of the norm, which is the number of bases.
+    constrained : bool
+        There is a constraint.
     """
-    half = lipschitz / 2
-    sigma = half / norm_squared
-    # 2 % in hand, since the Lipschitz constant comes from a power method.
-    return Steps(tau=0.98 / (half + sigma * norm_squared), sigma=sigma)
+    theta = CONSTRAINED * shift if constrained else 0.0
+    return Steps((shift - theta) / norm_squared, theta)
+
+
+def extrapolate(x: Real, previous: Real) -> Real:
+    """Return 2 x - previous."""
+    out = 2 * x
+    out -= previous
+    return out
 
 
 def ascend(dual: Real, x: Sequence[Real], previous: Sequence[Real], dictionary: Dictionary, sigma: float) -> Real:
@@ -115,9 +132,7 @@ def ascend(dual: Real, x: Sequence[Real], previous: Sequence[Real], dictionary: 
     """
     out = np.empty_like(dual)
     for band, (new, old) in enumerate(zip(x, previous, strict=True)):
-        extrapolated = 2 * new
-        extrapolated -= old
-        dictionary.dot(extrapolated, out=out[:, band])
+        dictionary.dot(extrapolate(new, old), out=out[:, band])
     out *= sigma
     out += dual
     return out
@@ -128,11 +143,11 @@ def synthesise(dual: Real, dictionary: Dictionary) -> list[Real]:
     return [dictionary.hdot(dual[:, band]) for band in range(dual.shape[1])]
 
 
-def descend(x: Real, gradient: Real, image: Real, tau: float) -> Real:
-    """Return the images before the constraint, x - tau (gradient + Psi v)."""
-    out = gradient + image
-    out *= -tau
-    out += x
+def press(bound: Real, x: Real, previous: Real, theta: float) -> Real:
+    """Return the dual of the constraint before its projection, u + theta (2 x - previous)."""
+    out = extrapolate(x, previous)
+    out *= theta
+    out += bound
     return out
 
 
@@ -168,14 +183,15 @@ class Solution(NamedTuple):
 
 def solve(
     gradient: Callable[[int, Real], Real],
+    precondition: Callable[[int, Real], Real],
     dictionary: Dictionary,
     prior: Prior,
-    constrain: Callable[[list[Real]], list[Real]],
+    polar: Callable[[list[Real]], list[Real]] | None,
     x: list[Real],
     dual: Real,
     *,
     radius: float,
-    lipschitz: float,
+    shift: float,
     tol: float,
     maxit: int,
 ) -> Solution:
@@ -184,34 +200,48 @@ def solve(
     Parameters
     ----------
     gradient
-        Gradient of the smooth term of a band (its index, its image).
+        Gradient of f for a band (its index, its image).
+    precondition
+        Applies T of a band (its index, an image).
     dictionary, prior
         Psi^H and g.
-    constrain
-        Projection of the images of all bands onto C; may work in place.
+    polar
+        I - P_C of the images of all bands; None if there is no constraint.
     x : nband arrays of shape (nx, ny)
         Start.
     dual : (nbasis, nband, ncoefficient) float
         Start.
     radius : float
         lambda.
-    lipschitz : float
-        Lipschitz constant of `gradient`.
+    shift : float
+        What T leaves to the duals.
     tol : float
         Relative change of all images at which to stop.
     maxit : int
         Iterations at most.
+
+    Returns
+    -------
+    Solution
+        Its images lie in C.
     """
-    steps = step_sizes(lipschitz, dictionary.norm_squared)
+    steps = step_sizes(shift, dictionary.norm_squared, polar is not None)
+    bounds: list[Real] = [np.zeros_like(image) for image in x]
     previous, gate = x, Gate()
     for _ in range(maxit):
         v = ascend(dual, x, previous, dictionary, steps.sigma)
         new_dual = prior.project(v, prior.factor(prior.statistic(v), prior.radius(radius)))
         images = synthesise(new_dual, dictionary)
-        new = constrain([descend(b, gradient(i, b), images[i], steps.tau) for i, b in enumerate(x)])
+        if polar is not None:
+            bounds = polar([press(u, a, b, steps.theta) for u, a, b in zip(bounds, x, previous, strict=True)])
+            for image, bound in zip(images, bounds, strict=True):
+                image += bound
+        new: list[Real] = [b - precondition(i, gradient(i, b) + images[i]) for i, b in enumerate(x)]
         primal = [change(a, b) for a, b in zip(new, x, strict=True)]
         gate = advance(gate, primal, [change(new_dual, dual)], tol)
         previous, x, dual = x, new, new_dual
         if gate.done:
             break
+    if polar is not None:
+        x = [a - b for a, b in zip(x, polar(x), strict=True)]
     return Solution(x, dual, gate)

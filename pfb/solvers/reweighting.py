@@ -8,8 +8,8 @@ from pfb.solvers.primal_dual import Dictionary
 from pfb.types import Real
 
 
-def l1_weight(dictionary: Dictionary, model: Real, update: Real, alpha: float) -> Real:
-    r"""Return :math:`1 / (1 + (|c| / \mathrm{rms})^\alpha)`, 1 where the sky is empty.
+def l1_weight(dictionary: Dictionary, model: Real, scale: float, alpha: float) -> Real:
+    r"""Return :math:`1 / (1 + (|c| / \mathrm{scale})^\alpha)`, 1 where the sky is empty.
 
     Parameters
     ----------
@@ -17,9 +17,9 @@ def l1_weight(dictionary: Dictionary, model: Real, update: Real, alpha: float) -
         Bases.
     model : (nx, ny) float
         Mean of the bands' models; c are its coefficients.
-    update : (nx, ny) float
-        Mean of the last updates. Its rms is the noise that c is measured in: every basis is an isometry, so white
-        noise has the same rms in all of them.
+    scale : float
+        What a coefficient is measured in, in Jy/pixel: one of this size has a weight of 1/2. Every basis is an isometry,
+        so one number serves for all of them.
     alpha : float
         Exponent.
 
@@ -27,8 +27,7 @@ def l1_weight(dictionary: Dictionary, model: Real, update: Real, alpha: float) -
     -------
     (nbasis, ncoefficient) float
     """
-    noise = np.sqrt(np.mean(np.square(update)))
     ratio = np.abs(dictionary.dot(model))
-    with np.errstate(over="ignore"):  # infinitely far above no noise is a weight of zero
-        ratio /= max(noise, np.finfo(ratio.dtype).tiny)
+    with np.errstate(over="ignore"):  # infinitely far above nothing is a weight of zero
+        ratio /= max(scale, np.finfo(ratio.dtype).tiny)
         return 1 / (1 + ratio**alpha)

@@ -12,7 +12,9 @@ from pfb.graph.blocks import Blocks
 from pfb.graph.names import Names, token
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import add
+from pfb.operators.constraints import Constraint, negative
 from pfb.operators.hessian import PsfHessian
+from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers import primal_dual
@@ -37,6 +39,20 @@ def make_target(shape, band):
     return (1 + 0.1 * band) * np.maximum(2 * draw(shape, 1), 0) + 0.3 * draw(shape, 2, band) - 0.2
 
 
+def make_before(shape, band):
+    """The model to start from: something, but not where the emission is."""
+    return 0.5 * np.maximum(draw(shape, 4, band), 0)
+
+
+def make_slope(shape, band, gamma):
+    """Minus the gradient at the start of a data term that has its minimum at the target."""
+    return make_hessian(shape, band).dot(make_target(shape, band) - make_before(shape, band)) / gamma
+
+
+def make_preconditioner(shape, band, gamma, shift):
+    return Preconditioner(make_hessian(shape, band), gamma, shift)
+
+
 def make_weight(size, first, last):
     """Weights of the prior, some of them zero."""
     rng = np.random.default_rng(3)
@@ -50,11 +66,36 @@ def make_mask(shape):
 
 
 class Found(NamedTuple):
-    """A solution: images (nband, nx, ny), dual (nbasis, nband, ncoefficient) and the gate."""
+    """A solution."""
 
+    models: np.ndarray
+    """(nband, nx, ny), within the constraint."""
     x: np.ndarray
+    """(nband, nx, ny), as the iteration left them."""
     dual: np.ndarray
+    """(nbasis, nband, ncoefficient)."""
+    bounds: np.ndarray
+    """The dual of the constraint, (nband, nx, ny); no bands if there is none."""
     gate: Gate
+
+
+class Polar:
+    """Images of all bands less their projection onto the constraint; remembers its calls.
+
+    The first call adds `bounds`, so that a solver that knows no start but zero begins with them.
+    """
+
+    def __init__(self, constraint, mask, bounds):
+        self.constraint, self.mask, self.bounds = constraint, mask, bounds
+        self.calls = []
+
+    def __call__(self, images):
+        x = np.array(images)
+        if not self.calls:
+            x += self.bounds
+        out = self.constraint.polar(x, self.mask, [negative(x)])
+        self.calls.append((x, out))
+        return list(out)
 
 
 @dataclass(frozen=True)
@@ -70,6 +111,7 @@ class Problem:
     masked: bool = False
     radius: float = 0.03
     gamma: float = 0.9
+    shift: float = 0.6
     tol: float = 4e-2
 
     @property
@@ -77,8 +119,12 @@ class Problem:
         return Dictionary(self.shape, self.bases, 2)
 
     @property
-    def lipschitz(self):
-        return max(make_hessian(self.shape, band).bound for band in range(self.nband)) / self.gamma
+    def constraint(self):
+        return Constraint(self.positivity, self.masked)
+
+    @property
+    def steps(self):
+        return step_sizes(self.shift, self.dictionary.norm_squared, self.constraint.active)
 
     def blocks(self, **chunks):
         return Blocks(self.nband, *self.dictionary.codomain, **chunks)
@@ -86,56 +132,60 @@ class Problem:
     def solver(self, nworker=1, cycle=0, **chunks):
         blocks = self.blocks(**chunks)
         names = Names(token("problem", self, nworker, sorted(chunks.items()))).within("cycle", cycle)
-        steps = step_sizes(self.lipschitz, self.dictionary.norm_squared)
         return PrimalDual(
-            names, blocks, self.dictionary, JointPrior(self.prior, self.nband), steps, self.radius, self.gamma,
-            self.positivity, self.tol, nworker,
+            names, blocks, self.dictionary, JointPrior(self.prior, self.nband), self.steps, self.radius, self.gamma,
+            self.constraint, self.tol, nworker,
         )  # fmt: skip
 
     def data(self, graph, solver):
-        """Add the tasks that make what is resident; returns its keys and the start."""
+        """Add the tasks that make what is resident; returns its keys."""
         names, blocks = solver.names.within("data"), solver.blocks
         bands = range(self.nband)
         hessians = [add(graph, names.key("hessian", v), make_hessian, self.shape, v) for v in bands]
-        targets = [add(graph, names.key("target", v), make_target, self.shape, v) for v in bands]
-        start = [add(graph, names.key("model", v), np.zeros, self.shape) for v in bands]
+        before = [add(graph, names.key("model", v), make_before, self.shape, v) for v in bands]
+        slopes = [add(graph, names.key("slope", v), make_slope, self.shape, v, self.gamma) for v in bands]
+        preconditioners = [
+            add(graph, names.key("precondition", v), make_preconditioner, self.shape, v, self.gamma, self.shift) for v in bands
+        ]
         weights = mask = None
         if self.weighted:
             size = self.dictionary.codomain
             weights = [add(graph, names.key("reweight", b), make_weight, size, *part) for b, part in enumerate(blocks.bases)]
         if self.masked:
             mask = add(graph, names.key("mask"), make_mask, self.shape)
-        return Data(hessians, targets, weights, mask), start
+        return Data(hessians, before, slopes, preconditioners, weights, mask)
 
-    def constrain(self, images):
-        out = [image * make_mask(self.shape) for image in images] if self.masked else images
-        if self.positivity == "clip":
-            return [np.maximum(image, 0) for image in out]
-        if self.positivity == "joint":
-            negative = np.any([image < 0 for image in out], axis=0)
-            return [np.where(negative, 0, image) for image in out]
-        return out
-
-    def eager(self, maxit, start=None):
-        """Solve in this process, from zero or from what was `Found` before."""
-        hessians = [make_hessian(self.shape, band) for band in range(self.nband)]
-        targets = [make_target(self.shape, band) for band in range(self.nband)]
-        size = self.dictionary.codomain
-        prior = JointPrior(self.prior, self.nband, make_weight(size, 0, size[0]) if self.weighted else None)
-        x = [np.zeros(self.shape)] * self.nband if start is None else list(start.x)
-        dual = np.zeros((size[0], self.nband, size[1])) if start is None else start.dual
+    def eager(self, maxit, start=None, tau=None):
+        """Solve in this process, from zero duals or from what was `Found` before; with a number in place of T if there is one."""
+        bands = range(self.nband)
+        hessians, before = ([make(self.shape, v) for v in bands] for make in (make_hessian, make_before))
+        slopes = [make_slope(self.shape, v, self.gamma) for v in bands]
+        preconditioners = [make_preconditioner(self.shape, v, self.gamma, self.shift) for v in bands]
+        nbasis, ncoefficient = size = self.dictionary.codomain
+        prior = JointPrior(self.prior, self.nband, make_weight(size, 0, nbasis) if self.weighted else None)
+        x, dual, bounds = before, np.zeros((nbasis, self.nband, ncoefficient)), 0
+        if start is not None:
+            x, dual, bounds = list(start.models), start.dual, start.bounds
+        polar = Polar(self.constraint, make_mask(self.shape) if self.masked else None, bounds)
         solution = primal_dual.solve(
-            lambda band, image: hessians[band].dot(image - targets[band]) / self.gamma, self.dictionary, prior, self.constrain,
-            x, dual, radius=self.radius, lipschitz=self.lipschitz, tol=self.tol, maxit=maxit,
+            lambda v, image: hessians[v].dot(image - before[v]) / self.gamma - slopes[v],
+            lambda v, image: preconditioners[v].dot(image) if tau is None else tau * image,
+            self.dictionary, prior, polar if self.constraint.active else None,
+            x, dual, radius=self.radius, shift=self.shift, tol=self.tol, maxit=maxit,
         )  # fmt: skip
-        return Found(np.array(solution.x), solution.dual, solution.gate)
+        models = np.array(solution.x)
+        if not self.constraint.active:
+            return Found(models, models, solution.dual, models[:0], solution.gate)
+        # The last call made the models, the one before the last dual.
+        (_, bounds), (x, _) = polar.calls[-2:]
+        return Found(models, x, solution.dual, bounds, solution.gate)
 
 
 def build(problem, solver, cuts):
     """Return the graphs of blocks of iterations that end at `cuts`, the resident data in the first one."""
     graph = {}
-    data, start = problem.data(graph, solver)
-    solver.start(graph, start, None)
+    data = problem.data(graph, solver)
+    solver.start(graph, list(data.before), None)
     graphs, first = [], 0
     for last in cuts:
         solver.iterations(graph, data, first, last)
@@ -147,7 +197,7 @@ def build(problem, solver, cuts):
 def keys_of(data):
     """All keys of the resident data."""
     mask = [] if data.mask is None else [data.mask]
-    return [*data.hessians, *data.targets, *(data.weights or []), *mask]
+    return [*data.hessians, *data.before, *data.slopes, *data.preconditioners, *(data.weights or []), *mask]
 
 
 def run(problem, engine, solver, cuts):
@@ -160,11 +210,28 @@ def run(problem, engine, solver, cuts):
     return data
 
 
-def collect(engine, solver, last):
+def finish(engine, solver, data, last):
+    """Make the models of single bands after some iterations; returns their keys."""
+    graph = {}
+    models = solver.finish(graph, last, data.mask)
+    engine.run(graph, models)
+    return models
+
+
+def collect(engine, solver, data, last):
     """Bring the state after some iterations here."""
+    models = np.array(engine.fetch(finish(engine, solver, data, last)))
     x = np.concatenate(engine.fetch(solver.primal(last)))
     dual = np.concatenate([np.concatenate(engine.fetch(row), axis=1) for row in solver.dual(last)])
-    return Found(x, dual, engine.fetch([solver.gate(last)])[0])
+    bounds = np.concatenate([models[:0], *engine.fetch(solver.bounds(last))])
+    return Found(models, x, dual, bounds, engine.fetch([solver.gate(last)])[0])
+
+
+def assert_same(found, expected):
+    """To the bit; but for the change of the dual, which has sums of its own."""
+    for field in ("models", "x", "dual", "bounds"):
+        np.testing.assert_array_equal(getattr(found, field), getattr(expected, field), err_msg=field)
+    assert found.gate[:3] == expected.gate[:3]
 
 
 class Careful(pickle.Pickler):

@@ -9,7 +9,7 @@ import dask
 import numpy as np
 import pytest
 
-from pfb.graph import deconvolution
+from pfb.graph import deconvolution, primal_dual
 from pfb.graph.blocks import Blocks, add_pairs
 from pfb.graph.engine import ThreadEngine
 from pfb.graph.names import STAGES, Names, stage_of, token
@@ -23,7 +23,7 @@ from tests.graph.problems import Careful, draw, make_hessian
 
 SHAPE, NBAND = (12, 9), 3
 DICTIONARY = Dictionary(SHAPE, ("self", "db1", "db2"), 2)
-TOTAL = 7.0
+TOTAL, GAMMA = 7.0, 0.8
 
 
 @pytest.fixture(scope="module")
@@ -44,11 +44,14 @@ class Inputs:
     def __init__(self, names):
         self.graph = {}
         self.hessians = [make_hessian(SHAPE, v) for v in range(NBAND)]
-        self.models, self.updates, self.residuals = ([draw(SHAPE, seed, v) for v in range(NBAND)] for seed in (4, 5, 6))
+        self.models, self.updates, self.residuals, self.before, self.slopes = (
+            [draw(SHAPE, seed, v) for v in range(NBAND)] for seed in (4, 5, 6, 7, 8)
+        )
         self.keys = {
-            stage: [value(self.graph, names.key(stage, v), data) for v, data in enumerate(arrays)]
-            for stage, arrays in (
-                ("hessian", self.hessians), ("model", self.models), ("cg", self.updates), ("residual", self.residuals)
+            what: [value(self.graph, names.within(what).key(stage, v), data) for v, data in enumerate(arrays)]
+            for what, stage, arrays in (
+                ("hessian", "hessian", self.hessians), ("model", "model", self.models), ("cg", "cg", self.updates),
+                ("residual", "residual", self.residuals), ("before", "model", self.before), ("slope", "slope", self.slopes),
             )
         }  # fmt: skip
         self.ngiven = len(self.graph)
@@ -84,21 +87,22 @@ def test_updates_keep_the_limits(inputs, names, engine):
     np.testing.assert_array_equal(run(engine, inputs, made)[1], expected)
 
 
-def test_targets_step_along_the_updates(inputs, names, engine):
-    made = deconvolution.targets(inputs.graph, names, inputs.keys["model"], inputs.keys["cg"], 0.7)
-    for v, target in enumerate(run(engine, inputs, made)):
-        np.testing.assert_array_equal(target, inputs.models[v] + 0.7 * inputs.updates[v])
+def test_slopes_are_the_residuals_in_jy_per_beam(inputs, names, engine):
+    made = deconvolution.slopes(inputs.graph, names, inputs.keys["residual"], TOTAL)
+    assert len(inputs.graph) == inputs.ngiven + NBAND
+    for v, slope in enumerate(run(engine, inputs, made)):
+        np.testing.assert_array_equal(slope, inputs.residuals[v] / TOTAL)
 
 
 @pytest.mark.parametrize("basis_chunk", [1, 2, 3])
-def test_weights_of_the_prior_are_those_of_the_mean_images(basis_chunk, inputs, names, engine):
+def test_weights_of_the_prior_are_those_of_the_mean_model(basis_chunk, inputs, names, engine):
     blocks = Blocks(NBAND, *DICTIONARY.codomain, basis_chunk=basis_chunk)
-    made = deconvolution.weights(inputs.graph, names, blocks, DICTIONARY, inputs.keys["model"], inputs.keys["cg"], 1.5)
-    assert len(inputs.graph) == inputs.ngiven + 2 * NBAND + len(blocks.bases)
+    made = deconvolution.weights(inputs.graph, names, blocks, DICTIONARY, inputs.keys["model"], 0.4, 1.5)
+    assert len(inputs.graph) == inputs.ngiven + NBAND + len(blocks.bases)
     found = np.concatenate(run(engine, inputs, made))
-    mean_model, mean_update = (add_pairs(images) / NBAND for images in (inputs.models, inputs.updates))
-    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, mean_model, mean_update, 1.5))
-    np.testing.assert_allclose(mean_model, np.mean(inputs.models, axis=0), atol=1e-15)
+    mean = add_pairs(inputs.models) / NBAND
+    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, mean, 0.4, 1.5))
+    np.testing.assert_allclose(mean, np.mean(inputs.models, axis=0), atol=1e-15)
 
 
 @pytest.mark.parametrize("prior", ["l21", "mean21"])
@@ -114,16 +118,35 @@ def test_the_objective_is_what_is_minimised(prior, weighted, basis_chunk, inputs
     before = len(inputs.graph)
     terms, values = deconvolution.objective(
         inputs.graph, names, blocks, DICTIONARY, JointPrior(prior, NBAND), inputs.keys["hessian"], inputs.keys["model"],
-        inputs.keys["residual"], keys,
+        inputs.keys["before"], inputs.keys["slope"], GAMMA, keys,
     )  # fmt: skip
     assert len(inputs.graph) - before == NBAND + len(blocks.bases)
     found = run(engine, inputs, terms + values)
     for v, term in enumerate(found[:NBAND]):
-        d = inputs.models[v] - inputs.residuals[v]
-        assert term == pytest.approx(0.5 * (d * inputs.hessians[v].dot(d)).sum(), rel=1e-13)
+        d = inputs.models[v] - inputs.before[v]
+        assert term == pytest.approx(
+            0.5 / GAMMA * (d * inputs.hessians[v].dot(d)).sum() - (d * inputs.slopes[v]).sum(), rel=1e-12
+        )
     coefficients = np.stack([DICTIONARY.dot(model) for model in inputs.models], axis=1)
     expected = JointPrior(prior, NBAND, weights).value(coefficients)
     assert sum(found[NBAND:]) == pytest.approx(expected, rel=1e-13)
+
+
+def test_the_primal_dual_iteration_descends_along_the_gradient_of_the_objective(inputs, names, engine):
+    """By differences: the data term is a square, so that central ones are exact."""
+    shifted = [[value(inputs.graph, names.key("primal", side, v), model + sign * 0.5 * direction)
+                for v, (model, direction) in enumerate(zip(inputs.models, inputs.updates, strict=True))]
+               for side, sign in enumerate((1, -1))]  # fmt: skip
+    terms = []
+    for side, models in enumerate(shifted):
+        made, _ = deconvolution.objective(
+            inputs.graph, names.within(side), Blocks(NBAND, *DICTIONARY.codomain), DICTIONARY, JointPrior("l21", NBAND),
+            inputs.keys["hessian"], models, inputs.keys["before"], inputs.keys["slope"], GAMMA, None,
+        )  # fmt: skip
+        terms.append(np.array(run(engine, inputs, made)))
+    gradient = primal_dual.gradient(inputs.hessians, np.array(inputs.models), inputs.before, inputs.slopes, GAMMA)
+    expected = [np.vdot(g, direction) for g, direction in zip(gradient, inputs.updates, strict=True)]
+    np.testing.assert_allclose(terms[0] - terms[1], expected, rtol=1e-10)
 
 
 def test_changes_are_squared_norms(inputs, names, engine):
@@ -185,10 +208,11 @@ def cycle(nband=4):
     hessians, models, residuals, before = ([names.within("given").key(s, v) for v in range(nband)]
                                            for s in ("hessian", "model", "residual", "cg"))  # fmt: skip
     blocks = Blocks(nband, *DICTIONARY.codomain)
-    update = deconvolution.updates(graph, names, hessians, residuals, before, TOTAL, 1e-3, 10)
-    targets = deconvolution.targets(graph, names, models, update, 0.9)
-    weights = deconvolution.weights(graph, names, blocks, DICTIONARY, models, update, 2.0)
-    deconvolution.objective(graph, names, blocks, DICTIONARY, JointPrior("l21", nband), hessians, models, targets, weights)
+    deconvolution.updates(graph, names, hessians, residuals, before, TOTAL, 1e-3, 10)
+    slopes = deconvolution.slopes(graph, names, residuals, TOTAL)
+    weights = deconvolution.weights(graph, names, blocks, DICTIONARY, models, 0.1, 2.0)
+    prior = JointPrior("l21", nband)
+    deconvolution.objective(graph, names, blocks, DICTIONARY, prior, hessians, models, before, slopes, 0.9, weights)
     deconvolution.changes(graph, names, models, before)
     deconvolution.statistics(graph, names, residuals, TOTAL)
     deconvolution.interpolate(graph, names, models, [1.0, 2.0, 3.0, 4.0], 2.5, 5)
@@ -200,7 +224,7 @@ def test_keys_are_named_after_stages_and_do_not_collide():
     found = Counter(map(stage_of, cycle()))
     assert set(found) <= set(STAGES)
     assert found == {
-        "cg": 4, "target": 4, "mfs": 3 * 4, "reweight": 3, "objective": 4 + 3, "change": 4, "statistics": 1,
+        "cg": 4, "slope": 4, "mfs": 2 * 4, "reweight": 3, "objective": 4 + 3, "change": 4, "statistics": 1,
         "interpolate": 1, "dual": 1,
     }  # fmt: skip
 

@@ -5,7 +5,7 @@ import pytest
 from scipy.signal import convolve2d
 
 from pfb.errors import ShapeError
-from pfb.kernels.convolution import convolve, transfer
+from pfb.kernels.convolution import convolve, neighbourhood_maximum, transfer
 
 
 def periodic(image, kernel):
@@ -108,3 +108,31 @@ def test_a_grid_smaller_than_the_image_is_refused(padded):
 def test_a_transfer_function_of_another_grid_is_refused():
     with pytest.raises(ShapeError, match=r"have a transfer function of \(16, 9\)"):
         convolve(np.zeros((7, 8)), transfer(np.zeros((16, 18))), (16, 16))
+
+
+SIZES = [(8, 8), (8, 6), (7, 9), (6, 5), (9, 4), (1, 5), (5, 1), (1, 1), (2, 2), (2, 5), (5, 2), (1, 2), (2, 1), (1, 4), (3, 3)]
+
+
+@pytest.mark.parametrize("size", SIZES, ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_largest_of_a_cell_and_its_neighbours(dtype, size, rng):
+    """Of the whole even function, whose ends are joined; half of it is stored."""
+    (px, py), half = size, size[1] // 2 + 1
+    values = rng.standard_normal(size).astype(dtype)
+    opposite = np.array([[values[-x % px, -y % py] for y in range(py)] for x in range(px)])
+    whole = values + opposite
+    expected = np.array(
+        [[max(whole[(x + i) % px, (y + j) % py] for i in (-1, 0, 1) for j in (-1, 0, 1)) for y in range(half)] for x in range(px)]
+    )
+    stored = whole[:, :half].copy()
+    found = neighbourhood_maximum(stored, size)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, expected)
+    np.testing.assert_array_equal(stored, whole[:, :half])
+
+
+def test_the_largest_neighbours_of_a_transfer_function_are_those_of_its_modulus(rng):
+    """The half that a real kernel's transform stores is half of an even function."""
+    modulus = np.abs(transfer(rng.standard_normal((7, 8))))
+    assert (neighbourhood_maximum(modulus, (7, 8)) >= modulus).all()
+    np.testing.assert_array_equal(modulus[1:, 0], modulus[:0:-1, 0])

@@ -11,7 +11,6 @@ from pfb.kernels.prox import (
     l21_statistic,
     mean21_factor,
     mean21_statistic,
-    positive,
     project,
     split,
 )
@@ -216,9 +215,3 @@ def test_rounding_below_zero_of_equal_bands_is_harmless():
     u = projection("mean21", v, 0.01)
     assert np.isfinite(u).all()
     np.testing.assert_allclose(u, np.minimum(v, 0.01 / np.sqrt(5)), rtol=1e-12)
-
-
-def test_positive_clips_in_place():
-    x = np.array([[1.0, -2.0], [0.0, 3.0]])
-    assert positive(x) is x
-    np.testing.assert_array_equal(x, [[1, 0], [0, 3]])

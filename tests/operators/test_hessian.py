@@ -1,11 +1,14 @@
-"""The convolution with a PSF as the Hessian of a band."""
+"""The Hessian of a band: the convolution with its PSF, and the one through its visibilities."""
+
+import pickle
 
 import numpy as np
 import pytest
 
 from pfb.errors import ShapeError
-from pfb.operators.hessian import PsfHessian
+from pfb.operators.hessian import ACCURACY, PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder, wsum
+from pfb.testing import check_adjoint
 from pfb.types import Visibilities
 
 SHAPES = [(8, 8), (7, 9), (10, 7)]
@@ -49,7 +52,7 @@ def test_it_is_gridding_after_degridding_where_the_psf_is_compact(shape, rng):
     gridder = Gridder(shape, CELL, epsilon=1e-10)
     hessian = PsfHessian(gridder.psf(band, tuple(2 * n for n in shape)), shape, wsum(band))
     x = rng.standard_normal(shape)
-    np.testing.assert_allclose(hessian.dot(x), -gridder.residual(band, x) / wsum(band), rtol=0, atol=1e-4)
+    np.testing.assert_allclose(hessian.dot(x), -gridder.residual(band, x).image / wsum(band), rtol=0, atol=1e-4)
 
 
 @pytest.mark.parametrize("padded", [(8, 6), (11, 9), (16, 12)], ids=str)
@@ -104,3 +107,171 @@ def test_a_psf_smaller_than_the_image_is_refused(padded):
 def test_an_image_of_another_shape_is_refused():
     with pytest.raises(ShapeError, match=r"an image of shape \(8, 6\), got \(6, 8\)"):
         PsfHessian(np.zeros((16, 12)), (8, 6), 1.0).dot(np.zeros((6, 8)))
+
+
+# Through the visibilities
+
+
+WIDE = 8e-3
+"""Pixel size of a field so wide that the w-term turns phases by more than a radian."""
+SINGLE = 50 * np.finfo("f4").eps
+"""Of an operator that works in single precision."""
+
+
+def piece(rng, rows, freq):
+    """Samples with large w, some of weight zero with NaN under it."""
+    freq = np.asarray(freq)
+    weight = rng.uniform(0.5, 2, (rows, freq.size)) * (rng.random((rows, freq.size)) > 0.2)
+    uvw = rng.uniform(-1, 1, (rows, 3)) * [8, 8, 60]
+    return Visibilities(uvw, freq, np.where(weight > 0, 0j, np.nan), weight)
+
+
+@pytest.fixture
+def band(rng):
+    """Two spectral windows of different size, one of them of one channel, and a piece without rows."""
+    return piece(rng, 60, [0.9e9, 1.0e9, 1.1e9]), piece(rng, 40, [1.3e9]), piece(rng, 0, [1.4e9, 1.5e9])
+
+
+def exact(band, gridder, x, total, eta):
+    """From the residual in double precision without data, which is what the next major cycle sees."""
+    empty = [p._replace(vis=np.zeros_like(p.vis)) for p in band]
+    return -gridder.residual(empty, x).image / total + eta * x
+
+
+def error(found, expected):
+    return np.linalg.norm(found - expected) / np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize("shape", [(24, 24), (20, 30), (13, 17), (1, 9), (23, 2), (1, 1)], ids=str)
+@pytest.mark.parametrize("eta", [0.0, 0.1])
+def test_it_is_what_the_residual_changes_by(eta, shape, band, rng):
+    """For every part, with the w-term, up to the edges of images of any size."""
+    gridder = Gridder(shape, WIDE, epsilon=1e-9)
+    total = 3 * wsum(band)
+    op = VisibilityHessian(band, gridder, total, eta=eta)
+    for x in (rng.standard_normal(shape), np.eye(1, shape[0] * shape[1]).reshape(shape)):
+        assert error(op.dot(x), exact(band, gridder, x, total, eta)) < 10 * ACCURACY
+
+
+def test_the_w_term_is_not_negligible_here(band, rng):
+    """What the test above would miss if it were."""
+    x = np.eye(1, 24 * 24).reshape(24, 24)
+    flat = VisibilityHessian(band, Gridder((24, 24), WIDE, wgridding=False), wsum(band))
+    assert error(flat.dot(x), exact(band, Gridder((24, 24), WIDE, epsilon=1e-9), x, wsum(band), 0)) > 0.1
+
+
+def test_a_source_at_the_edge_is_as_the_definition_has_it(band):
+    """A sum of cosines, one a sample, that the gridder has no part in."""
+    shape, place, flux = (16, 14), (0, 11), 2.0
+    x = np.zeros(shape)
+    x[place] = flux
+    l = -(np.arange(16) - 8)[:, None] * WIDE
+    m = (np.arange(14) - 7)[None, :] * WIDE
+    sky = np.stack(np.broadcast_arrays(l, m, np.sqrt(1 - l**2 - m**2) - 1))
+    expected = np.zeros(shape)
+    for part in band:
+        for row, weights in zip(part.uvw, part.weight, strict=True):
+            for nu, weight in zip(part.freq, weights, strict=True):
+                path = np.tensordot(row, sky - sky[:, place[0], place[1]][:, None, None], 1)
+                expected += weight * flux * np.cos(2 * np.pi * nu / LIGHTSPEED * path)
+    expected = expected / wsum(band) + 0.25 * x
+    op = VisibilityHessian(band, Gridder(shape, WIDE), wsum(band), eta=0.25)
+    np.testing.assert_allclose(op.dot(x), expected, rtol=0, atol=10 * ACCURACY * flux)
+
+
+@pytest.mark.parametrize("shape", [(12, 10), (7, 9), (1, 5)], ids=str)
+def test_through_visibilities_it_is_symmetric_and_positive(shape, band, rng):
+    op = VisibilityHessian(band, Gridder(shape, WIDE), wsum(band), eta=0.01)
+    check_adjoint(op, rng, rtol=SINGLE)
+    matrix = matrix_of(op)
+    np.testing.assert_allclose(matrix, matrix.T, rtol=0, atol=SINGLE)
+    values = np.linalg.eigvalsh((matrix + matrix.T) / 2)
+    assert values[0] > 0.01 - 10 * ACCURACY
+    # The trace: every pixel sees the sum of the weights.
+    np.testing.assert_allclose(np.diag(matrix), 1.01, rtol=10 * ACCURACY)
+
+
+def test_parts_add_up(band, rng):
+    gridder, x = Gridder((12, 10), WIDE), rng.standard_normal((12, 10))
+    whole = VisibilityHessian(band, gridder, 7.0, eta=0.5).dot(x)
+    parts = sum(VisibilityHessian([part], gridder, 7.0).dot(x) for part in band)
+    np.testing.assert_allclose(whole, parts + 0.5 * x, rtol=0, atol=SINGLE * np.abs(whole).max())
+
+
+def test_it_is_the_convolution_with_the_psf_on_a_small_field(band, rng):
+    """Where the w-term does not matter, with a PSF twice the image."""
+    gridder = Gridder((9, 8), 1e-4, epsilon=1e-9)
+    x = rng.standard_normal((9, 8))
+    through = VisibilityHessian(band, gridder, wsum(band), eta=0.1)
+    # The sum itself, because `PsfHessian` takes the modulus of the transform.
+    psf = gridder.psf(band, (18, 16)) / wsum(band)
+    expected = [[np.sum(x * psf[i + 9 - np.arange(9)][:, j + 8 - np.arange(8)]) for j in range(8)] for i in range(9)]
+    np.testing.assert_allclose(through.dot(x), np.array(expected) + 0.1 * x, rtol=0, atol=10 * ACCURACY * np.abs(expected).max())
+
+
+EMPTY = {
+    "no piece": lambda rng: (),
+    "no rows": lambda rng: (piece(rng, 0, [1e9]),),
+    "no weight": lambda rng: (piece(rng, 5, [1e9])._replace(weight=np.zeros((5, 1)), vis=np.full((5, 1), np.nan + 0j)),),
+}
+
+
+@pytest.mark.parametrize("make", EMPTY.values(), ids=list(EMPTY))
+def test_a_band_without_data_has_only_eta(make, rng):
+    x = rng.standard_normal((12, 10))
+    op = VisibilityHessian(make(rng), Gridder((12, 10), WIDE), 5.0, eta=0.25)
+    np.testing.assert_array_equal(op.dot(x), 0.25 * x)
+
+
+def test_samples_of_no_weight_do_not_count(band, rng):
+    x, gridder = rng.standard_normal((12, 10)), Gridder((12, 10), WIDE)
+    kept = [p._replace(uvw=p.uvw[(p.weight > 0).all(axis=1)], weight=p.weight[(p.weight > 0).all(axis=1)]) for p in band]
+    masked = [p._replace(weight=p.weight * (p.weight > 0).all(axis=1)[:, None]) for p in band]
+    a, b = (VisibilityHessian(parts, gridder, 50.0).dot(x) for parts in (kept, masked))
+    assert error(a, b) < ACCURACY
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_result_has_the_precision_of_the_image(dtype, band, rng):
+    x = rng.standard_normal((12, 10)).astype(dtype)
+    before = x.copy()
+    op = VisibilityHessian(band, Gridder((12, 10), WIDE), wsum(band), eta=0.1)
+    out = op.dot(x)
+    assert out.dtype == dtype
+    assert (x == before).all()
+    assert error(out, op.dot(x.astype("f8"))) < SINGLE
+
+
+def test_a_gridder_that_is_less_accurate_still_stays_so(band, rng):
+    x = rng.standard_normal((12, 10))
+    coarse, fine, finest = (
+        VisibilityHessian(band, Gridder((12, 10), WIDE, epsilon=epsilon), wsum(band)).dot(x) for epsilon in (1e-2, 1e-4, 1e-12)
+    )
+    np.testing.assert_array_equal(fine, finest)
+    assert 0 < error(coarse, fine) < 0.1
+
+
+def test_it_travels_without_the_visibilities(band, rng):
+    """Its size is that of coordinates and weights in single precision, whatever the visibilities are."""
+    part = piece(rng, 2000, np.linspace(1e9, 1.1e9, 20))
+    op = VisibilityHessian([part], Gridder((12, 10), WIDE), wsum([part]), eta=0.1)
+    packed = pickle.dumps(op)
+    size = part.uvw.nbytes + part.freq.nbytes + part.weight.nbytes / 2
+    assert size < len(packed) < size + 2000
+    x = rng.standard_normal((12, 10))
+    np.testing.assert_array_equal(pickle.loads(packed).dot(x), op.dot(x))
+
+
+def test_the_band_is_not_changed(band, rng):
+    before = [(p.uvw.copy(), p.weight.copy(), p.vis.copy()) for p in band]
+    VisibilityHessian(band, Gridder((12, 10), WIDE), wsum(band)).dot(rng.standard_normal((12, 10)))
+    for (uvw, weight, vis), p in zip(before, band, strict=True):
+        np.testing.assert_array_equal(p.uvw, uvw)
+        np.testing.assert_array_equal(p.weight, weight)
+        np.testing.assert_array_equal(p.vis, vis)
+
+
+def test_visibilities_of_an_image_of_another_shape_are_refused(band):
+    op = VisibilityHessian(band, Gridder((8, 6), WIDE), wsum(band))
+    with pytest.raises(ShapeError, match=r"VisibilityHessian takes an image of shape \(8, 6\), got \(6, 8\)"):
+        op.dot(np.zeros((6, 8)))

@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from pfb.kernels.wavelets import NAMES
-from pfb.operators.hessian import PsfHessian
+from pfb.operators.hessian import PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder, Measurement
 from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.wavelets import Dictionary
 from pfb.testing import check_adjoint, check_linear, refuse
+from pfb.types import Visibilities
 
 # Even, non-square, odd, length one in one or both axes, prime.
 SHAPES = [(8, 8), (8, 6), (7, 9), (1, 5), (5, 1), (1, 1), (13, 17), (31, 2)]
@@ -46,6 +47,14 @@ def preconditioner(shape, dtype, rng):
     return Preconditioner(psf_hessian(shape, dtype, rng), 0.9, 0.3)
 
 
+def visibility_hessian(shape, dtype, rng):
+    """Wide field, long w, weights of some of the samples zero."""
+    weight = rng.uniform(0, 2, (12, 3)) * (rng.random((12, 3)) > 0.2)
+    freq = np.array([1.0e9, 1.1e9, 1.3e9])
+    part = Visibilities(20 * rng.standard_normal((12, 3)), freq, np.zeros(weight.shape, complex), weight.astype(dtype))
+    return VisibilityHessian([part], Gridder(shape, 2e-3), weight.sum(), eta=0.1)
+
+
 def measurement(shape, dtype, rng):
     """Wide field, long w, tight tolerance where the precision allows one."""
     uvw = 200 * rng.standard_normal((12, 3))
@@ -65,9 +74,17 @@ OPERATORS = [  # a new operator adds its factory here, and is tested
     psf_hessian,
     preconditioner,
     psf_hessian_of_an_asymmetric_psf,
+    visibility_hessian,
     measurement,
     measurement_without_w,
 ]
+SINGLE = {preconditioner, visibility_hessian}
+"""Those that work in single precision whatever their input has, and are checked to it."""
+
+
+def rounding(make):
+    """The tolerance of a check; None is that of the operator's precision."""
+    return 50 * float(np.finfo("f4").eps) if make in SINGLE else None
 
 
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
@@ -75,10 +92,10 @@ OPERATORS = [  # a new operator adds its factory here, and is tested
 @pytest.mark.parametrize("make", OPERATORS, ids=lambda f: f.__name__)
 class TestEveryOperator:
     def test_adjoint_pure_and_of_one_precision(self, make, shape, dtype, rng):
-        check_adjoint(make(shape, dtype, rng), rng)
+        check_adjoint(make(shape, dtype, rng), rng, rounding(make))
 
     def test_linear(self, make, shape, dtype, rng):
-        check_linear(make(shape, dtype, rng), rng)
+        check_linear(make(shape, dtype, rng), rng, rounding(make))
 
     def test_travels_to_a_worker(self, make, shape, dtype, rng):
         op = make(shape, dtype, rng)

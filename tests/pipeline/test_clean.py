@@ -19,6 +19,7 @@ from pfb.io import dataset
 from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.io.sky import Component, offset
+from pfb.operators.hessian import VisibilityHessian
 from pfb.pipeline import clean
 from pfb.pipeline.reporting import Silent
 from tests.observations import ROOT, change, read_window, small_set
@@ -31,7 +32,7 @@ KINDS = ("dirty", "psf", "model", "residual", "image")
 SOURCES = [(-18, 11, 1.0, -0.7, 8.0), (13, 17, 0.5, 0.4, 6.0), (13, -15, 0.3, 0.0, 5.0)]
 NEAR = [(-6, 3, 1.0, -0.7, 4.0), (5, 7, 0.5, 0.4, 0.0), (6, -8, 0.3, 0.0, 5.0)]
 SETTINGS = dict(
-    npix=f"{N}", cell=CELL, nband=3, bases="self,db2", rmsfactor=0.3, niter=4, pd_maxit=100, threads_per_worker=2,
+    npix=f"{N}", cell=CELL, nband=3, bases="self,db2", rmsfactor=0.5, niter=12, pd_maxit=40, threads_per_worker=2,
 )  # fmt: skip
 
 
@@ -104,6 +105,7 @@ def test_the_residual_drops_to_the_noise(cleaned):
     assert rms(dirty) > 0.04
     # Of imaging weights W the noise is sqrt(sum W^2 / w) / sum W; with Briggs' it is about 2.5 mJy.
     assert rms(residual) < 0.003
+    assert float(ds.history_noise[-1]) == pytest.approx(rms(residual), rel=0.3)
     assert np.abs(residual).max() < 0.1 * np.abs(dirty).max()
 
 
@@ -178,19 +180,21 @@ def test_the_dataset_opens_with_xarray_and_holds_everything(cleaned):
 
 def test_the_history_is_that_of_the_residual(cleaned):
     ds = cleaned.ds
-    assert 2 <= ds.sizes["cycle"] <= 4
+    assert 2 <= ds.sizes["cycle"] <= 12
     assert all(np.isfinite(ds[f"history_{name}"]).all() for name in dataset.HISTORY)
-    found, peak, threshold = (ds[f"history_{name}"].values for name in ("rms", "peak", "lambda"))
+    found, peak, noise, threshold = (ds[f"history_{name}"].values for name in ("rms", "peak", "noise", "lambda"))
     residual = ds.residual.values.sum(axis=0) / cleaned.total
-    best = int(found.argmin())
-    assert found[best] == pytest.approx(rms(residual), rel=1e-9)
-    assert peak[best] == pytest.approx(np.abs(residual).max(), rel=1e-9)
+    assert found[-1] == pytest.approx(rms(residual), rel=1e-9)
+    assert peak[-1] == pytest.approx(np.abs(residual).max(), rel=1e-9)
     dirty = ds.dirty.values.sum(axis=0) / cleaned.total
-    assert threshold[0] == pytest.approx(0.3 * rms(dirty) / 2, rel=1e-9)
-    np.testing.assert_allclose(threshold[1:], 0.3 * found[:-1])
-    assert (np.diff(found) < 0).all(), "a cycle made the residual larger"
-    assert (np.diff(ds.history_change) < 0).all()
-    assert (ds.history_inner <= 100).all()
+    start = (rms(dirty) / 2, np.abs(dirty).max(), 0.0)
+    last = 0.0
+    for k, (level, top, incoherent) in enumerate([start, *zip(found[:-1], peak[:-1], noise[:-1], strict=True)]):
+        last = max(0.5 * level, 0.5 * 1.25 * incoherent, 0.02 * top, 0.7 * last)
+        assert threshold[k] == pytest.approx(last, rel=1e-9)
+    assert (np.diff(found) < 0.01 * found[:-1]).all(), "a cycle made the residual larger"
+    assert float(ds.history_change[-1]) < 0.1 * float(ds.history_change[0])
+    assert (ds.history_inner <= 40).all()
 
 
 def test_what_is_said(pfb, small, tmp_path):
@@ -310,12 +314,12 @@ def test_bases_and_levels(run):
 
 
 def test_reweighting_starts_at_the_cycle_that_is_asked_for(run):
-    never, late, weighted = (run(rmsfactor=1.0, l1_reweight_from=first) for first in (-1, 2, 1))
+    never, late, weighted = (run(rmsfactor=1.0, niter=6, l1_reweight_from=first) for first in (-1, 6, 1))
     assert same(never, late) == []
     assert "model" in same(never, weighted)
     # What is bright is shrunk less.
-    assert weighted.model.values.sum() > 1.05 * never.model.values.sum()
-    assert "model" in same(weighted, run(rmsfactor=1.0, l1_reweight_from=1, alpha=4.0))
+    assert weighted.model.values.sum() > never.model.values.sum()
+    assert "model" in same(weighted, run(rmsfactor=1.0, niter=6, l1_reweight_from=1, alpha=4.0))
 
 
 def test_thresholds_follow_rmsfactor(run):
@@ -331,26 +335,34 @@ def test_iterations_end_where_the_options_say(run, recorder):
     assert ds.sizes["cycle"] == 3
     assert (ds.history_inner == 7).all()
     assert ds.attrs["outcome"] == "maxit"
-    ds = run(niter=3, tol=1e9, pd_tol=1e9, report=recorder)
+    ds = run(niter=30, tol=1e9, pd_tol=1e9, rmsfactor=1.0, report=recorder)
     assert ds.sizes["cycle"] == 1
     assert float(ds.history_inner[0]) == 1
     assert ds.attrs["outcome"] == "converged"
     assert any(text.startswith("converged: the last cycle changed the model by") for text in recorder.messages)
 
 
-@pytest.mark.parametrize("options", [dict(gamma=0.7), dict(eta=0.1), dict(cg_maxit=2), dict(cg_tol=0.3), dict(psf_oversize=2.0)])
-def test_numerical_options_reach_the_solvers(run, options):
-    one, other = run(niter=1), run(niter=1, **options)
-    changed = same(one, other, ("dirty", "model", "update"))
-    assert "model" in changed
-    assert "dirty" not in changed
-    assert ("update" in changed) == ("gamma" not in options)
+@pytest.mark.parametrize(
+    ("options", "changed"),
+    [
+        (dict(gamma=0.7), ["model", "update"]),
+        (dict(eta=0.1), ["model", "update"]),
+        (dict(psf_oversize=2.0), ["model", "update"]),
+        (dict(cg_maxit=2), ["update"]),
+        (dict(cg_tol=0.3), ["update"]),
+    ],
+    ids=str,
+)
+def test_numerical_options_reach_the_solvers(run, options, changed):
+    assert same(run(niter=1), run(niter=1, **options), ("dirty", "model", "update")) == changed
 
 
-def test_a_run_that_diverges_keeps_its_best_model(run, tmp_path, recorder):
-    """A source beyond the edge of the image cannot be modelled, and steps that are too long fail on it."""
-    made = small_set(tmp_path / "a.ms", sky=sky([(30, 0, 1.0, 0.0, 0.0), (0, 0, 0.1, 0.0, 0.0)]), sefd=0.0)
-    ds = run(made.path, gamma=1.9, psf_oversize=1.0, positivity="none", rmsfactor=0.0, eta=0.0, niter=10, report=recorder)
+def test_a_run_that_diverges_keeps_its_best_model(run, recorder, monkeypatch):
+    """With a Hessian that is far too small every step is far too long."""
+    honest = VisibilityHessian.dot
+    monkeypatch.setattr(VisibilityHessian, "dot", lambda self, x: honest(self, x) / 20)
+    monkeypatch.setattr("pfb.operators.preconditioner.neighbourhood_maximum", lambda transfer, padded: transfer / 20)
+    ds = run(niter=20, pd_maxit=100, rmsfactor=1e-3, eta=0.0, l1_reweight_from=-1, report=recorder)
     assert ds.attrs["outcome"] == "diverged"
     assert any("rms and peak of the residual rose" in text for text in recorder.warnings)
     residual = ds.residual.values.sum(axis=0) / float(ds.wsum.sum())
