@@ -12,7 +12,7 @@ from pfb.graph.imaging import mfs
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs
 from pfb.operators.hessian import PsfHessian
-from pfb.operators.regularisers import JointPrior
+from pfb.operators.regularisers import JointPrior, importance
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers.conjugate_gradient import conjugate_gradient
 from pfb.solvers.major_cycle import Statistics
@@ -55,10 +55,14 @@ def weights(
 ) -> list[Key]:
     """Weights of the prior from the coefficients of the mean model, per block of bases; see `l1_weight`."""
     mean_model = _mean(graph, names, 1, models)
+    each = importance(dictionary.bases)
     return [
-        add(graph, names.key("reweight", b), l1_weight, dictionary.subset(*bases), ref(mean_model), scale, alpha)
+        add(
+            graph, names.key("reweight", b), l1_weight,
+            dictionary.subset(*bases), ref(mean_model), scale, alpha, each[slice(*bases)],
+        )
         for b, bases in enumerate(blocks.bases)
-    ]
+    ]  # fmt: skip
 
 
 def objective(

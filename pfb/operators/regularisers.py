@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,6 +12,15 @@ from pfb.kernels import prox as kernels
 from pfb.types import Real
 
 PRIORS = ("l21", "mean21")
+
+
+def importance(bases: Sequence[str]) -> tuple[float, ...]:
+    """Return the weight of every basis in the prior: the pixels weigh as much as all wavelets together, which weigh 1 each.
+
+    Wavelets call a point source that lies between pixels less sparse than a blob of the same flux; the pixels have to
+    hold out against all of them.
+    """
+    return tuple(max(len(bases) - 1.0, 1.0) if name == "self" else 1.0 for name in bases)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,7 +32,7 @@ ITERATIONS = 10
 SHIFT = 4.0
 """What the preconditioner leaves to the duals, over the PSF's peak in a band; see docs/decisions.md for others."""
 
-EMISSION = 10.0
+EMISSION = 15.0
 """A coefficient of so many thresholds has half its weight in the prior when that is reweighted; see docs/decisions.md."""
 
 
@@ -116,11 +116,11 @@ class Deconvolution:
         graph: Graph = {}
         slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total)
         keep = list(slopes)
-        if 0 <= config.l1_reweight_from <= cycle:
+        reweighted = 0 <= config.l1_reweight_from <= cycle
+        if reweighted or self._weights is None:
             engine.drop(self._weights or [])
-            self._weights = builders.weights(
-                graph, names, self.blocks, self.dictionary, before, EMISSION * threshold, config.alpha
-            )
+            scale = EMISSION * threshold if reweighted else math.inf
+            self._weights = builders.weights(graph, names, self.blocks, self.dictionary, before, scale, config.alpha)
             keep += self._weights
         engine.run(graph, keep)
 

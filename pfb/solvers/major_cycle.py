@@ -79,7 +79,7 @@ class Options:
     overfit: float = 1.25
     init_factor: float = 0.5
     peakfactor: float = 0.02
-    fall: float = 0.7
+    fall: float = 0.6
     slack: float = 0.05
 
 

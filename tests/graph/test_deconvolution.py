@@ -14,7 +14,7 @@ from pfb.graph.blocks import Blocks, add_pairs
 from pfb.graph.engine import ThreadEngine
 from pfb.graph.names import STAGES, Names, stage_of, token
 from pfb.graph.tasks import value
-from pfb.operators.regularisers import JointPrior
+from pfb.operators.regularisers import JointPrior, importance
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers.conjugate_gradient import conjugate_gradient
 from pfb.solvers.reweighting import l1_weight
@@ -101,7 +101,7 @@ def test_weights_of_the_prior_are_those_of_the_mean_model(basis_chunk, inputs, n
     assert len(inputs.graph) == inputs.ngiven + NBAND + len(blocks.bases)
     found = np.concatenate(run(engine, inputs, made))
     mean = add_pairs(inputs.models) / NBAND
-    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, mean, 0.4, 1.5))
+    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, mean, 0.4, 1.5, importance(DICTIONARY.bases)))
     np.testing.assert_allclose(mean, np.mean(inputs.models, axis=0), atol=1e-15)
 
 

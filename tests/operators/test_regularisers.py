@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfb.errors import InputError
-from pfb.operators.regularisers import JointPrior
+from pfb.operators.regularisers import JointPrior, importance
 from pfb.testing import check_prox
 
 NBASIS, NCOEFFICIENT = 2, 3
@@ -225,3 +225,12 @@ def test_check_prox_catches_a_changed_input_and_precision(rng):
         check_prox(lambda v, tau: np.multiply(v, 0.5, out=v), l1, v, 0.5, rng)
     with pytest.raises(AssertionError, match=r"made an array of .*float64.* from one of .*float32"):
         check_prox(lambda v, tau: soft(v, tau).astype("f8"), l1, v.astype("f4"), 0.5, rng)
+
+
+@pytest.mark.parametrize(
+    ("bases", "expected"),
+    [(("self",), (1,)), (("self", "db1"), (1, 1)), (("db2", "self", "db1", "db3"), (1, 3, 1, 1)), (("db1", "db2"), (1, 1))],
+    ids=str,
+)
+def test_the_pixels_weigh_as_much_as_all_wavelets(bases, expected):
+    assert importance(bases) == expected

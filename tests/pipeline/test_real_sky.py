@@ -7,9 +7,10 @@ from astropy.coordinates import SkyCoord
 from astropy.io import fits
 from astropy.wcs import WCS
 
-from pfb.config import Clean
+from pfb.config import Clean, Image
 from pfb.io.fits import read_image
 from pfb.pipeline import clean
+from pfb.pipeline import image as image_command
 from pfb.pipeline.reporting import Silent
 
 
@@ -61,15 +62,12 @@ POSA = {
 
 
 @pytest.mark.real
-def test_posa_wide_field(cleaned, tmp_path):
-    """VLA at 74 MHz, 12 degrees of sky: sources far from the centre stand where they are only with the w-term.
-
-    Few and short cycles, since the restored images have these sources early.
-    """
-    image = cleaned(
-        "vla74_posa_74mhz", npix="1800", cell=25.0, nband=3, robust=-0.5, clip=0.005, niter=4, pd_maxit=10
-    )("image")  # fmt: skip
-    wcs = WCS(fits.getheader(tmp_path / "out-image-mfs.fits")).celestial
+def test_posa_wide_field(real_set, tmp_path):
+    """VLA at 74 MHz, 12 degrees of sky: sources far from the centre stand where they are only with the w-term."""
+    options = Image(output=str(tmp_path / "out"), npix="1800", cell=25.0, nband=3, robust=-0.5, clip=0.005)
+    image_command.run((str(real_set("vla74_posa_74mhz")),), options, Silent())
+    image, _ = read_image(str(tmp_path / "out-dirty-mfs.fits"))
+    wcs = WCS(fits.getheader(tmp_path / "out-dirty-mfs.fits")).celestial
     for name, (place, flux) in POSA.items():
         expected = SkyCoord(place)
         x, y = (round(float(p)) for p in wcs.world_to_pixel(expected))

@@ -200,10 +200,10 @@ def test_the_threshold_is_held_where_noise_would_be_fitted():
 
 
 def test_the_defaults():
-    """Half of the rms at first, a fiftieth of the peak at least, never less than 0.7 of the one before."""
+    """Half of the rms at first, a fiftieth of the peak at least, never less than 0.6 of the one before."""
     steps = Scripted([(0.1, 10.0), (0.01, 0.1), (0.01, 0.1)])
     run(steps, START, Options(maxit=3, tol=0.0, rmsfactor=1.0), lambda cycle: None)
-    assert steps.thresholds == pytest.approx([0.5, 0.35, 0.245])
+    assert steps.thresholds == pytest.approx([0.5, 0.3, 0.18])
     steps = Scripted([(0.1, 40.0), (0.01, 0.1)])
     run(steps, Statistics(0.1, 50.0), Options(maxit=2, tol=0.0, rmsfactor=1.0), lambda cycle: None)
     assert steps.thresholds == pytest.approx([1.0, 0.8])

@@ -98,6 +98,19 @@ def test_no_noise(dtype, alpha, dictionary, model):
     assert weight[there].max() < 1e-15
 
 
+@pytest.mark.parametrize("scale", [NOISE, np.inf])
+def test_important_bases_have_more_weight(scale, dictionary, model):
+    plain, weighted = (l1_weight(dictionary, model, scale, 2.0, each) for each in ((1.0,), (3.0, 1.0, 0.5)))
+    np.testing.assert_allclose(weighted, plain * [[3.0], [1.0], [0.5]], rtol=1e-15)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+def test_an_infinite_scale_weighs_nothing(alpha, dictionary, model):
+    weight = l1_weight(dictionary, model, np.inf, alpha)
+    assert weight.shape == dictionary.codomain
+    assert (weight == 1).all()
+
+
 @pytest.mark.parametrize("dtype", ["f4", "f8"])
 def test_the_precision_is_that_of_the_model(dtype, dictionary, model):
     assert l1_weight(dictionary, model.astype(dtype), NOISE, 2.0).dtype == dtype
