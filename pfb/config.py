@@ -170,7 +170,7 @@ class Clean(Image):
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
     nlevels: int = option(3, minimum=1, maximum=10, help="levels of the wavelet decompositions")
     prior: str = option("mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency")
-    rmsfactor: float = option(0.3, above=0.0, help="threshold over the rms of the MFS residual, approached from above")
+    rmsfactor: float = option(0.3, above=0.0, help="threshold over the rms that the MFS residual shall come to")
     niter: int = option(30, minimum=1, help="major cycles at most")
     tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
     gamma: float = option(1.0, minimum=0.01, maximum=1.9, help="step of the forward-backward iteration")

@@ -59,9 +59,9 @@ class Options:
     tol : float
         Stop when a cycle changes the model by less than this fraction, and the threshold is where it shall be.
     rmsfactor : float
-        Threshold over the rms of the MFS residual, or over `overfit` times its noise if that is more.
+        Threshold over the rms that the MFS residual shall come to.
     overfit : float
-        A residual that is below its noise by more than this factor is that of a model that fits noise.
+        That rms over the noise of the residual; where the noise is not known it is the rms of the residual.
     init_factor : float
         Further factor of the first threshold: its residual is mostly sidelobes.
     peakfactor : float
@@ -107,9 +107,9 @@ class Outcome(NamedTuple):
 def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cycle], None]) -> Outcome:
     """Run major cycles until the model stands still, the limit is reached, or the residual grows.
 
-    The threshold is `rmsfactor` times the rms of the residual, reached from above. After a second
-    cycle in a row in which rms and peak of the residual have risen the run stops. Then, and if the
-    last cycle was such a one, the best model is taken up again.
+    The threshold follows the noise of the residual, reached from above. After a second cycle in a
+    row in which rms and peak of the residual have risen above those before and above those at the
+    start the run stops. Then, and if the last cycle was such a one, the best model is taken up again.
 
     Parameters
     ----------
@@ -135,7 +135,8 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
     for cycle in range(options.maxit):
         began = monotonic()
         before, previous = last, threshold
-        wanted = options.rmsfactor * max(last.rms, options.overfit * last.noise) * (options.init_factor if cycle == 0 else 1)
+        level = options.overfit * last.noise if last.noise else last.rms
+        wanted = options.rmsfactor * level * (options.init_factor if cycle == 0 else 1)
         threshold = max(wanted, options.peakfactor * last.peak, options.fall * previous)
         done = steps.minimise(cycle, threshold)
         last = steps.measure()
@@ -160,7 +161,10 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
         if last.rms <= best.rms:
             best = last
             steps.keep()
-        worse = all(new > old * (1 + options.slack) for new, old in zip(last[:2], before[:2], strict=True))
+        # On the way to its optimum the residual may rise, but not above what it was without a model.
+        worse = all(
+            new > max(old * (1 + options.slack), first) for new, old, first in zip(last[:2], before[:2], start[:2], strict=True)
+        )
         rises = rises + 1 if worse else 0
         if rises == 2:
             reason = "diverged"
