@@ -94,7 +94,9 @@ class Selection(Config):
     field: str | None = option(
         None, metavar="ID|NAME,...", help="fields to use; default: the only one, or the only one observed as a target"
     )
-    spw: str | None = option(None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)")
+    spw: str | None = option(
+        None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)"
+    )
     scan: str | None = option(None, metavar="NUMBER,...", help="scans to use, e.g. 1,5~9 (default: all)")
     chan: str | None = option(
         None, metavar="FIRST~LAST,...", help="channels to use in every spectral window, e.g. 10~46 (default: all)"
@@ -106,15 +108,11 @@ class Selection(Config):
         None, metavar="COLUMN", help="natural weights (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)"
     )
     clip: float = option(
-        0.0,
-        minimum=0.0,
-        maximum=0.5,
-        metavar="FRACTION",
+        0.0, minimum=0.0, maximum=0.5, metavar="FRACTION",
         help="drop this fraction of each band's strongest samples (interference)",
     )
     stokes_weight: str = option(
-        "l2",
-        choices=("l2", "minvar"),
+        "l2", choices=("l2", "minvar"),
         help="weight of a Stokes sample: inverse variance, or the least of its two correlations",
     )
 
@@ -128,9 +126,7 @@ class Imaging(Config):
     )
     npix: str | None = option(None, metavar="NX[,NY]", help="image size in pixels (default: from --fov and --cell)")
     cell: float | None = option(
-        None,
-        above=0.0,
-        metavar="ARCSEC",
+        None, above=0.0, metavar="ARCSEC",
         help="pixel size (default: Nyquist's of the longest baseline / --super-resolution)",
     )
     fov: float | None = option(
@@ -141,8 +137,12 @@ class Imaging(Config):
         1.4, minimum=1.0, maximum=2.0, help="size of the PSF over that of the image, for the preconditioner"
     )
     weighting: str = option("briggs", choices=("natural", "uniform", "briggs"), help="imaging weights")
-    robust: float = option(0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural")
-    epsilon: float = option(1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum")
+    robust: float = option(
+        0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural"
+    )
+    epsilon: float = option(
+        1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum"
+    )
     wgridding: bool = option(True, help="correct for the w-term")
 
 
@@ -169,7 +169,9 @@ class Clean(Image):
     mask: str | None = option(None, metavar="FITS", help="the model is zero where this image is zero or blank")
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
     nlevels: int = option(3, minimum=1, maximum=10, help="levels of the wavelet decompositions")
-    prior: str = option("mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency")
+    prior: str = option(
+        "mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency"
+    )
     rmsfactor: float = option(0.3, above=0.0, help="threshold over the rms that the MFS residual shall come to")
     niter: int = option(30, minimum=1, help="major cycles at most")
     tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
@@ -199,8 +201,7 @@ class Restore(Config):
     )
     overwrite: bool = option(False, help="replace images that exist")
     beam: str | None = option(
-        None,
-        metavar="BMAJ[,BMIN,BPA]",
+        None, metavar="BMAJ[,BMIN,BPA]",
         help="restoring beam in arcsec and degrees (default: the native beams; the cube has each band's own)",
     )
     common_beam: bool = option(False, help="restore every band with the smallest beam that encloses all of them")

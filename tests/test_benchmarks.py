@@ -229,7 +229,9 @@ class TestSynthetic:
 
     def test_wsclean_that_fails_says_why(self, script, tmp_path, wsclean):
         with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 3:.*No such file"):
-            script("wsclean").run("a.ms", str(tmp_path / "out"), GEOMETRY, nband=4, robust=0.0, nthread=1, field=0, column="DATA")
+            script("wsclean").run(
+                "a.ms", str(tmp_path / "out"), GEOMETRY, nband=4, robust=0.0, nthread=1, field=0, column="DATA"
+            )
 
     def test_wsclean_that_is_absent_is_left_out(self, script, monkeypatch):
         monkeypatch.setenv("PATH", "")

@@ -36,7 +36,9 @@ class Console:
         Seconds between the lines of a long stage when there is no terminal.
     """
 
-    def __init__(self, *, quiet: bool = False, stream: TextIO | None = None, interval: float = SECONDS_BETWEEN_LINES) -> None:
+    def __init__(
+        self, *, quiet: bool = False, stream: TextIO | None = None, interval: float = SECONDS_BETWEEN_LINES
+    ) -> None:
         stream = sys.stdout if stream is None else stream
         self._quiet = quiet
         self._interval = interval

@@ -10,6 +10,7 @@ import numpy as np
 from pfb.graph.blocks import Blocks, reduce_bands
 from pfb.graph.imaging import mfs
 from pfb.graph.names import Names
+from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, refs
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.regularisers import JointPrior, importance
@@ -65,21 +66,18 @@ def weights(
     ]  # fmt: skip
 
 
-def objective(
-    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, prior: JointPrior, hessians: Sequence[Key],
-    models: Sequence[Key], before: Sequence[Key], slope: Sequence[Key], gamma: float, prior_weights: Sequence[Key] | None,
-) -> tuple[list[Key], list[Key]]:  # fmt: skip
-    """Evaluate what is minimised: keys of the data terms per band, less their value at `before`, and of the prior per block."""
-    data = [
-        add(graph, names.key("objective", 0, v), _data_term, ref(hessian), ref(model), ref(old), ref(s), gamma)
-        for v, (hessian, model, old, s) in enumerate(zip(hessians, models, before, slope, strict=True))
+def objective(graph: Graph, solver: PrimalDual, data: Data, models: Sequence[Key]) -> tuple[list[Key], list[Key]]:
+    """Evaluate what a solver minimises: keys of the data terms per band, less their value before, and of g per block of bases."""
+    terms = [
+        add(graph, solver.names.key("objective", 0, v), _data_term, ref(h), ref(model), ref(old), ref(slope), solver.gamma)
+        for v, (h, model, old, slope) in enumerate(zip(data.hessians, models, data.before, data.slopes, strict=True))
     ]
     values = []
-    for b, bases in enumerate(blocks.bases):
-        weight = None if prior_weights is None else ref(prior_weights[b])
-        key = names.key("objective", 1, b)
-        values.append(add(graph, key, _prior_term, dictionary.subset(*bases), prior, refs(list(models)), weight))
-    return data, values
+    for b, bases in enumerate(solver.blocks.bases):
+        weight = None if data.weights is None else ref(data.weights[b])
+        key = solver.names.key("objective", 1, b)
+        values.append(add(graph, key, _prior_term, solver.dictionary.subset(*bases), solver.prior, refs(list(models)), weight))
+    return terms, values
 
 
 def changes(graph: Graph, names: Names, new: Sequence[Key], old: Sequence[Key]) -> list[Key]:

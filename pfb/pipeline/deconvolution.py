@@ -110,7 +110,7 @@ class Deconvolution:
 
     def minimise(self, cycle: int, threshold: float) -> Minimised:
         """Minimise the data term, as the Hessian has it, and the prior from the present model."""
-        config, engine, gamma = self.config, self.engine, self.config.gamma
+        config, engine = self.config, self.engine
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         graph: Graph = {}
@@ -127,15 +127,13 @@ class Deconvolution:
         steps = step_sizes(self._shift, self.dictionary.norm_squared, self.constraint.active)
         solver = PrimalDual(
             names, self.blocks, self.dictionary, self.prior, steps,
-            threshold, gamma, self.constraint, config.pd_tol, engine.nworker,
+            threshold, config.gamma, self.constraint, config.pd_tol, engine.nworker,
         )  # fmt: skip
         data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.mask)
         models, gate = self._iterate(solver, data)
 
         graph = {}
-        terms, values = builders.objective(
-            graph, names, self.blocks, self.dictionary, self.prior, self.hessians, models, before, slopes, gamma, self._weights
-        )
+        terms, values = builders.objective(graph, solver, data, models)
         changed = builders.changes(graph, names.within("change"), models, before)
         engine.run(graph, terms + values + changed)
         objective = sum(engine.fetch(terms)) + threshold * sum(engine.fetch(values))

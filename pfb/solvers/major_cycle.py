@@ -146,17 +146,10 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
             )
         history.append(
             Cycle(
-                cycle,
-                last.peak,
-                last.rms,
-                last.noise,
-                threshold,
-                done.objective,
-                done.iterations,
-                done.change,
-                monotonic() - began,
+                cycle, last.peak, last.rms, last.noise, threshold,
+                done.objective, done.iterations, done.change, monotonic() - began,
             )
-        )
+        )  # fmt: skip
         report(history[-1])
         if last.rms <= best.rms:
             best = last

@@ -181,32 +181,30 @@ class Solution(NamedTuple):
     gate: Gate
 
 
+class Minimisation(NamedTuple):
+    """What `solve` minimises, and how it steps."""
+
+    gradient: Callable[[int, Real], Real]
+    """Gradient of f for a band (its index, its image)."""
+    precondition: Callable[[int, Real], Real]
+    """Applies T of a band (its index, an image)."""
+    dictionary: Dictionary
+    """Psi^H."""
+    prior: Prior
+    """g."""
+    polar: Callable[[list[Real]], list[Real]] | None = None
+    """I - P_C of the images of all bands; None if there is no constraint."""
+
+
 def solve(
-    gradient: Callable[[int, Real], Real],
-    precondition: Callable[[int, Real], Real],
-    dictionary: Dictionary,
-    prior: Prior,
-    polar: Callable[[list[Real]], list[Real]] | None,
-    x: list[Real],
-    dual: Real,
-    *,
-    radius: float,
-    shift: float,
-    tol: float,
-    maxit: int,
+    problem: Minimisation, x: list[Real], dual: Real, *, radius: float, shift: float, tol: float, maxit: int
 ) -> Solution:
     """Iterate in one process until the images change by less than `tol`.
 
     Parameters
     ----------
-    gradient
-        Gradient of f for a band (its index, its image).
-    precondition
-        Applies T of a band (its index, an image).
-    dictionary, prior
-        Psi^H and g.
-    polar
-        I - P_C of the images of all bands; None if there is no constraint.
+    problem : Minimisation
+        Its terms.
     x : nband arrays of shape (nx, ny)
         Start.
     dual : (nbasis, nband, ncoefficient) float
@@ -225,6 +223,7 @@ def solve(
     Solution
         Its images lie in C.
     """
+    gradient, precondition, dictionary, prior, polar = problem
     steps = step_sizes(shift, dictionary.norm_squared, polar is not None)
     bounds: list[Real] = [np.zeros_like(image) for image in x]
     previous, gate = x, Gate()

@@ -167,11 +167,13 @@ class Problem:
         if start is not None:
             x, dual, bounds = list(start.models), start.dual, start.bounds
         polar = Polar(self.constraint, make_mask(self.shape) if self.masked else None, bounds)
-        solution = primal_dual.solve(
+        minimisation = primal_dual.Minimisation(
             lambda v, image: hessians[v].dot(image - before[v]) / self.gamma - slopes[v],
             lambda v, image: preconditioners[v].dot(image) if tau is None else tau * image,
             self.dictionary, prior, polar if self.constraint.active else None,
-            x, dual, radius=self.radius, shift=self.shift, tol=self.tol, maxit=maxit,
+        )  # fmt: skip
+        solution = primal_dual.solve(
+            minimisation, x, dual, radius=self.radius, shift=self.shift, tol=self.tol, maxit=maxit,
         )  # fmt: skip
         models = np.array(solution.x)
         if not self.constraint.active:

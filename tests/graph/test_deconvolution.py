@@ -11,12 +11,13 @@ import pytest
 
 from pfb.graph import deconvolution, primal_dual
 from pfb.graph.blocks import Blocks, add_pairs
-from pfb.graph.engine import ThreadEngine
 from pfb.graph.names import STAGES, Names, stage_of, token
+from pfb.graph.primal_dual import Data
 from pfb.graph.tasks import value
 from pfb.operators.regularisers import JointPrior, importance
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers.conjugate_gradient import conjugate_gradient
+from pfb.solvers.primal_dual import Steps
 from pfb.solvers.reweighting import l1_weight
 from pfb.testing import refuse
 from tests.graph.problems import Careful, draw, make_hessian
@@ -24,13 +25,6 @@ from tests.graph.problems import Careful, draw, make_hessian
 SHAPE, NBAND = (12, 9), 3
 DICTIONARY = Dictionary(SHAPE, ("self", "db1", "db2"), 2)
 TOTAL, GAMMA = 7.0, 0.8
-
-
-@pytest.fixture(scope="module")
-def engine():
-    engine = ThreadEngine(2)
-    yield engine
-    engine.close()
 
 
 @pytest.fixture
@@ -60,6 +54,15 @@ class Inputs:
 @pytest.fixture
 def inputs(names):
     return Inputs(names.within("inputs"))
+
+
+def solver_of(names, blocks, prior):
+    return primal_dual.PrimalDual(names, blocks, DICTIONARY, prior, Steps(1.0, 0.0), radius=0.1, gamma=GAMMA)
+
+
+def data_of(keys, weights=None):
+    """The resident data of a minimisation; nothing here steps."""
+    return Data(keys["hessian"], keys["before"], keys["slope"], (), weights)
 
 
 def run(engine, inputs, keys):
@@ -116,10 +119,8 @@ def test_the_objective_is_what_is_minimised(prior, weighted, basis_chunk, inputs
         weights = weight
         keys = [value(inputs.graph, names.key("reweight", b), weight[slice(*part)]) for b, part in enumerate(blocks.bases)]
     before = len(inputs.graph)
-    terms, values = deconvolution.objective(
-        inputs.graph, names, blocks, DICTIONARY, JointPrior(prior, NBAND), inputs.keys["hessian"], inputs.keys["model"],
-        inputs.keys["before"], inputs.keys["slope"], GAMMA, keys,
-    )  # fmt: skip
+    solver = solver_of(names, blocks, JointPrior(prior, NBAND))
+    terms, values = deconvolution.objective(inputs.graph, solver, data_of(inputs.keys, keys), inputs.keys["model"])
     assert len(inputs.graph) - before == NBAND + len(blocks.bases)
     found = run(engine, inputs, terms + values)
     for v, term in enumerate(found[:NBAND]):
@@ -139,10 +140,8 @@ def test_the_primal_dual_iteration_descends_along_the_gradient_of_the_objective(
                for side, sign in enumerate((1, -1))]  # fmt: skip
     terms = []
     for side, models in enumerate(shifted):
-        made, _ = deconvolution.objective(
-            inputs.graph, names.within(side), Blocks(NBAND, *DICTIONARY.codomain), DICTIONARY, JointPrior("l21", NBAND),
-            inputs.keys["hessian"], models, inputs.keys["before"], inputs.keys["slope"], GAMMA, None,
-        )  # fmt: skip
+        solver = solver_of(names.within(side), Blocks(NBAND, *DICTIONARY.codomain), JointPrior("l21", NBAND))
+        made, _ = deconvolution.objective(inputs.graph, solver, data_of(inputs.keys), models)
         terms.append(np.array(run(engine, inputs, made)))
     gradient = primal_dual.gradient(inputs.hessians, np.array(inputs.models), inputs.before, inputs.slopes, GAMMA)
     expected = [np.vdot(g, direction) for g, direction in zip(gradient, inputs.updates, strict=True)]
@@ -211,8 +210,8 @@ def cycle(nband=4):
     deconvolution.updates(graph, names, hessians, residuals, before, TOTAL, 1e-3, 10)
     slopes = deconvolution.slopes(graph, names, residuals, TOTAL)
     weights = deconvolution.weights(graph, names, blocks, DICTIONARY, models, 0.1, 2.0)
-    prior = JointPrior("l21", nband)
-    deconvolution.objective(graph, names, blocks, DICTIONARY, prior, hessians, models, before, slopes, 0.9, weights)
+    data = Data(hessians, before, slopes, (), weights)
+    deconvolution.objective(graph, solver_of(names, blocks, JointPrior("l21", nband)), data, models)
     deconvolution.changes(graph, names, models, before)
     deconvolution.statistics(graph, names, residuals, TOTAL)
     deconvolution.interpolate(graph, names, models, [1.0, 2.0, 3.0, 4.0], 2.5, 5)

@@ -12,7 +12,6 @@ import pytest
 
 from pfb.graph import imaging
 from pfb.graph.blocks import add_pairs
-from pfb.graph.engine import ThreadEngine
 from pfb.graph.imaging import MARGIN, Weighting
 from pfb.graph.names import STAGES, Names, stage_of, token
 from pfb.graph.tasks import value
@@ -92,13 +91,6 @@ def assert_bands_equal(found, expected):
         for p, q in zip(a, b, strict=True):
             for field in Visibilities._fields:
                 np.testing.assert_array_equal(getattr(p, field), getattr(q, field))
-
-
-@pytest.fixture(scope="module")
-def engine():
-    engine = ThreadEngine(2)
-    yield engine
-    engine.close()
 
 
 @pytest.fixture(scope="module")

@@ -53,13 +53,6 @@ constraints = pytest.mark.parametrize("constraint", CONSTRAINTS.values(), ids=CO
 
 
 @pytest.fixture(scope="module")
-def engine():
-    engine = ThreadEngine(2)
-    yield engine
-    engine.close()
-
-
-@pytest.fixture(scope="module")
 def eager():
     """Solutions of problems in one process, each found once."""
     found = {}

@@ -431,6 +431,22 @@ def test_data_that_are_all_zero_give_images_that_are(run, small, tmp_path, recor
     assert (ds.wsum.values > 0).all()
 
 
+def test_defaults_on_four_bands_an_odd_image_an_empty_band_and_nan_under_zero_weights(dataset_only, tmp_path):
+    made = small_set(
+        tmp_path / "a.ms", sky=sky(NEAR), nant=12, channels=(2, 2, 2, 2), flagged_windows=(1,), nan_in_flagged=True
+    )  # fmt: skip
+    clean.run((made.path,), Clean(output=str(tmp_path / "out"), npix="31,27", cell=CELL, nband=4), Silent())
+    ds = open_dataset(tmp_path / "out.zarr", needs="clean").load()
+    full = [0, 2, 3]
+    assert float(ds.wsum[1]) == 0
+    assert np.isnan(ds.residual[1]).all()
+    assert np.isfinite(ds.model).all()
+    dirty, residual = (ds[name].values[full].sum(axis=0) / float(ds.wsum.sum()) for name in ("dirty", "residual"))
+    assert rms(residual) < 0.05 * rms(dirty)
+    assert float(ds.history_noise[-1]) == pytest.approx(rms(residual), rel=0.5)
+    np.testing.assert_allclose(ds.model.values.sum(axis=(1, 2)), [1.8] * 4, rtol=0.15)
+
+
 def test_yaml_and_command_line_give_the_same_model(pfb, small, tmp_path, dataset_only):
     file = tmp_path / "clean.yaml"
     file.write_text(

@@ -20,7 +20,7 @@ def cleaned(real_set, tmp_path):
 
     def run(name, **options):
         prefix = str(tmp_path / "out")
-        clean.run((str(real_set(name)),), Clean(output=prefix, **options), Silent())
+        clean.run((real_set(name),), Clean(output=prefix, **options), Silent())
         return lambda kind: read_image(f"{prefix}-{kind}-mfs.fits")[0]
 
     return run
@@ -65,7 +65,7 @@ POSA = {
 def test_posa_wide_field(real_set, tmp_path):
     """VLA at 74 MHz, 12 degrees of sky: sources far from the centre stand where they are only with the w-term."""
     options = Image(output=str(tmp_path / "out"), npix="1800", cell=25.0, nband=3, robust=-0.5, clip=0.005)
-    image_command.run((str(real_set("vla74_posa_74mhz")),), options, Silent())
+    image_command.run((real_set("vla74_posa_74mhz"),), options, Silent())
     image, _ = read_image(str(tmp_path / "out-dirty-mfs.fits"))
     wcs = WCS(fits.getheader(tmp_path / "out-dirty-mfs.fits")).celestial
     for name, (place, flux) in POSA.items():

@@ -42,24 +42,25 @@ class Counted:
         return self.apply(x)
 
 
-@pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("seed", range(3))
-def test_it_is_the_largest_generalised_eigenvalue(seed, shape):
-    rng = np.random.default_rng(seed)
-    size = shape[0] * shape[1]
-    a, b = definite(size, rng), definite(size, rng)
-    found = largest_eigenvalue(operator(a), operator(b), start_vector(shape), tol=0.0, maxit=200)
-    assert found == pytest.approx(truth(a, b), rel=1e-9)
+@pytest.fixture(params=range(3))
+def pair(request, shape):
+    """Two positive matrices for images of a shape, and the largest eigenvalue of their product."""
+    rng = np.random.default_rng(request.param)
+    a, b = (definite(shape[0] * shape[1], rng) for _ in range(2))
+    return operator(a), operator(b), truth(a, b)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-@pytest.mark.parametrize("seed", range(3))
-def test_with_its_defaults_it_is_close_and_never_above(seed, shape):
-    rng = np.random.default_rng(seed)
-    size = shape[0] * shape[1]
-    a, b = definite(size, rng), definite(size, rng)
-    largest = truth(a, b)
-    found = largest_eigenvalue(operator(a), operator(b), start_vector(shape))
+def test_it_is_the_largest_generalised_eigenvalue(shape, pair):
+    first, second, largest = pair
+    found = largest_eigenvalue(first, second, start_vector(shape), tol=0.0, maxit=200)
+    assert found == pytest.approx(largest, rel=1e-9)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_with_its_defaults_it_is_close_and_never_above(shape, pair):
+    first, second, largest = pair
+    found = largest_eigenvalue(first, second, start_vector(shape))
     assert 0.99 * largest < found <= largest * (1 + ROUNDING)
 
 

@@ -7,7 +7,7 @@ from scipy.optimize import nnls
 from pfb.operators.constraints import Constraint, negative
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
-from pfb.solvers.primal_dual import CONSTRAINED, Change, Gate, advance, relative, solve, step_sizes
+from pfb.solvers.primal_dual import CONSTRAINED, Change, Gate, Minimisation, advance, relative, solve, step_sizes
 
 SHAPE, NPIX = (5, 4), 20
 BASES = ("self", "db1", "db2", "db3")
@@ -74,10 +74,9 @@ class Toy:
     def solve(self, maxit, tol=0.0, dual=None, x=None):
         x = [np.zeros(SHAPE)] * self.nband if x is None else x
         dual = np.zeros((self.nbasis, self.nband, self.ncoefficient)) if dual is None else dual
-        return solve(
-            self.gradient, self.precondition, self.dictionary, self.prior, self.polar if self.constraint.active else None,
-            x, dual, radius=RADIUS, shift=SHIFT, tol=tol, maxit=maxit,
-        )  # fmt: skip
+        polar = self.polar if self.constraint.active else None
+        problem = Minimisation(self.gradient, self.precondition, self.dictionary, self.prior, polar)
+        return solve(problem, x, dual, radius=RADIUS, shift=SHIFT, tol=tol, maxit=maxit)
 
     def objective(self, images):
         x = [image.ravel() for image in images]
@@ -256,9 +255,9 @@ def test_one_basis_and_a_diagonal_hessian_have_a_closed_form(prior, rng):
     target = rng.standard_normal((3, *SHAPE))
     dictionary = Dictionary(SHAPE, ("self",), 1)
     g = JointPrior(prior, 3)
+    problem = Minimisation(lambda band, x: 2 * (x - target[band]), lambda band, x: 0.49 * x, dictionary, g)
     solution = solve(
-        lambda band, x: 2 * (x - target[band]), lambda band, x: 0.49 * x, dictionary, g, None,
-        [np.zeros(SHAPE)] * 3, np.zeros((1, 3, NPIX)), radius=2.0, shift=1.0, tol=1e-15, maxit=2000,
+        problem, [np.zeros(SHAPE)] * 3, np.zeros((1, 3, NPIX)), radius=2.0, shift=1.0, tol=1e-15, maxit=2000,
     )  # fmt: skip
     expected = g.prox(target.reshape(1, 3, NPIX), 1.0)
     np.testing.assert_allclose(np.reshape(solution.x, (1, 3, NPIX)), expected, atol=1e-12)
