@@ -168,12 +168,16 @@ class Clean(Image):
 
     mask: str | None = option(None, metavar="FITS", help="the model is zero where this image is zero or blank")
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
-    nlevels: int = option(3, minimum=1, maximum=10, help="levels of the wavelet decompositions")
+    nlevels: int = option(5, minimum=1, maximum=10, help="levels of the wavelet decompositions")
     prior: str = option(
         "mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency"
     )
-    rmsfactor: float = option(0.3, above=0.0, help="threshold over the rms that the MFS residual shall come to")
-    niter: int = option(30, minimum=1, help="major cycles at most")
+    start_level: float = option(
+        0.1, above=0.0, maximum=1.0, metavar="FRACTION",
+        help="start from point sources found down to this fraction of the peak (1: from an empty model)",
+    )
+    rmsfactor: float = option(0.26, above=0.0, help="threshold over the rms that the MFS residual shall come to")
+    niter: int = option(20, minimum=1, help="major cycles at most")
     tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
     gamma: float = option(1.0, minimum=0.01, maximum=1.9, help="step of the forward-backward iteration")
     eta: float = option(1e-3, minimum=0.0, help="added to the diagonal of the Hessian, relative to the total weight")
@@ -187,7 +191,7 @@ class Clean(Image):
         help="clip: no pixel is negative; joint: one that is negative in any band is zero in all",
     )
     l1_reweight_from: int = option(
-        1, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
+        0, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
     )
     alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
 

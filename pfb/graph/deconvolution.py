@@ -1,17 +1,19 @@
-"""Graphs of the parts of a major cycle: slope, weights of the prior, objective, statistics, update."""
+"""Graphs of the first model and of the parts of a major cycle: slope, weights of the prior, objective, statistics, update."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from pfb.graph.blocks import Blocks, reduce_bands
-from pfb.graph.imaging import mfs
+from pfb.graph.imaging import call, mfs
 from pfb.graph.names import Names
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, refs
+from pfb.kernels.cleaning import Pixels, find_points, point_model
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.regularisers import JointPrior, importance
 from pfb.operators.wavelets import Dictionary
@@ -44,6 +46,48 @@ def updates(
         x0 = None if start is None else ref(start[v])
         keys.append(add(graph, names.key("cg", v), _solve, ref(hessian), ref(residual), x0, total, tol, maxit))
     return keys
+
+
+GAIN = 0.1
+"""Fraction of a peak that is subtracted at once from what the first model is made of."""
+
+SUBTRACTIONS = 1000
+"""At most, for the first model."""
+
+
+def pursue(
+    graph: Graph, names: Names, dirty: Sequence[Key], psfs: Sequence[Key], mask: Key | None, *,
+    total: float, depth: float, positive: bool,
+) -> tuple[Key, list[Key]]:  # fmt: skip
+    """Make the first model: point sources found in the MFS image, with the flux that each band has there.
+
+    Parameters
+    ----------
+    dirty, psfs : sequence of Key
+        Raw images.
+    mask : Key, optional
+        Where there may be sources.
+    total : float
+        Sum of the weights of all bands.
+    depth : float
+        Down to this fraction of the peak of the MFS image.
+    positive : bool
+        The model must not be negative.
+
+    Returns
+    -------
+    Key, list of Key
+        The pixels found, and the model of every band; see `pfb.kernels.cleaning`.
+    """
+    image, psf = (mfs(graph, names.within("pursue", i), list(keys), total) for i, keys in enumerate((dirty, psfs)))
+    find = partial(find_points, gain=GAIN, depth=depth, maxit=SUBTRACTIONS, positive=positive)
+    pixels = add(graph, names.key("pursue"), _find, find, ref(image), ref(psf), None if mask is None else ref(mask))
+    model = partial(point_model, gain=GAIN, positive=positive)
+    models = [
+        add(graph, names.key("model", v), call, model, ref(own), ref(psf_), ref(pixels))
+        for v, (own, psf_) in enumerate(zip(dirty, psfs, strict=True))
+    ]
+    return pixels, models
 
 
 def slopes(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> list[Key]:
@@ -114,6 +158,10 @@ def interpolate(graph: Graph, names: Names, models: Sequence[Key], freq: Sequenc
 def dual_of_band(graph: Graph, names: Names, blocks: list[Key], band: int, index: int) -> Key:
     """Join the blocks of bases of one band's dual; `index` is its place in its block of bands."""
     return add(graph, names.key("dual", band), _join, refs(blocks), index)
+
+
+def _find(find: Callable[..., Pixels], image: Real, psf: Real, mask: Any) -> Pixels:
+    return find(image, psf, mask=mask)
 
 
 def _join(blocks: list[Real], index: int) -> Real:

@@ -47,6 +47,11 @@ class Constraint:
         return self.positivity != "none" or self.masked
 
     @property
+    def positive(self) -> bool:
+        """Whether no pixel may be negative."""
+        return self.positivity != "none"
+
+    @property
     def joint(self) -> bool:
         """Whether a band needs the `negatives` of the others."""
         return self.positivity == "joint"

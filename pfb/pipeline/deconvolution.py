@@ -82,7 +82,7 @@ class Deconvolution:
         self._prepare()
 
     def _prepare(self) -> None:
-        """Make the Hessians, the empty model and the mask; the first residual is the dirty image."""
+        """Make the Hessians, the mask and the first model, whose residual is yet to be made."""
         config, names, engine, imaged = self.config, self.run.names, self.engine, self.imaged
         gridder = self.run.gridder
         graph: Graph = {}
@@ -90,23 +90,37 @@ class Deconvolution:
         self.convolutions = imaging.convolutions(
             graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads
         )
-        models = [add(graph, names.key("model", v), np.zeros, gridder.shape) for v in range(len(imaged.bands))]
+        keep = self.hessians + self.convolutions
         self.mask: Key | None = None
-        keep = self.hessians + self.convolutions + models
         if config.mask is not None:
             read = partial(read_mask, config.mask, self.run.plan.geometry)
             self.mask = add(graph, names.key("mask"), imaging.call, read)
             keep.append(self.mask)
         run_stage(engine, self.report, "hessian", graph, keep)
+        models = self._pursue()
         engine.drop(imaged.psf)
         graph = {}
         self.preconditioners = imaging.preconditioners(graph, names, self.convolutions, self.hessians, config.gamma, self._shift)
         run_stage(engine, self.report, "precondition", graph, self.preconditioners)
         self.state = Resident(models, list(imaged.dirty))
 
+    def _pursue(self) -> list[Key]:
+        """Make the first model out of point sources: what the minimiser ends at depends on where it starts."""
+        imaged, names, engine = self.imaged, self.run.names, self.engine
+        graph: Graph = {}
+        pixels, models = builders.pursue(
+            graph, names, imaged.dirty, imaged.psf, self.mask,
+            total=imaged.total, depth=self.config.start_level, positive=self.constraint.positive,
+        )  # fmt: skip
+        run_stage(engine, self.report, "pursue", graph, [pixels, *models])
+        found = engine.fetch([pixels])[0]
+        engine.drop([pixels])
+        self.report.message(f"{len(np.unique(found, axis=0))} pixels, found in {len(found)} subtractions, make the first model")
+        return models
+
     def start(self) -> Statistics:
-        """Return the statistics of the first residual."""
-        return self._statistics(self.run.names.within("start"))
+        """Return the statistics of the residual of the first model."""
+        return self.measure()
 
     def minimise(self, cycle: int, threshold: float) -> Minimised:
         """Minimise the data term, as the Hessian has it, and the prior from the present model."""

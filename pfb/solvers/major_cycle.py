@@ -62,8 +62,6 @@ class Options:
         Threshold over the rms that the MFS residual shall come to.
     overfit : float
         That rms over the noise of the residual; where the noise is not known it is the rms of the residual.
-    init_factor : float
-        Further factor of the first threshold: its residual is mostly sidelobes.
     peakfactor : float
         Threshold over the peak of the MFS residual, at least: bright sources come first, or what
         their sidelobes hide is fitted with them.
@@ -77,7 +75,6 @@ class Options:
     tol: float
     rmsfactor: float
     overfit: float = 1.25
-    init_factor: float = 0.5
     peakfactor: float = 0.02
     fall: float = 0.6
     slack: float = 0.05
@@ -136,7 +133,7 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
         began = monotonic()
         before, previous = last, threshold
         level = options.overfit * last.noise if last.noise else last.rms
-        wanted = options.rmsfactor * level * (options.init_factor if cycle == 0 else 1)
+        wanted = options.rmsfactor * level
         threshold = max(wanted, options.peakfactor * last.peak, options.fall * previous)
         done = steps.minimise(cycle, threshold)
         last = steps.measure()

@@ -14,6 +14,7 @@ from pfb.graph.blocks import Blocks, add_pairs
 from pfb.graph.names import STAGES, Names, stage_of, token
 from pfb.graph.primal_dual import Data
 from pfb.graph.tasks import value
+from pfb.kernels.cleaning import find_points, point_fluxes
 from pfb.operators.regularisers import JointPrior, importance
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers.conjugate_gradient import conjugate_gradient
@@ -88,6 +89,39 @@ def test_updates_keep_the_limits(inputs, names, engine):
     made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], None, TOTAL, 1e-12, 2)
     expected = conjugate_gradient(inputs.hessians[1].dot, inputs.residuals[1] / TOTAL, tol=1e-12, maxit=2).x
     np.testing.assert_array_equal(run(engine, inputs, made)[1], expected)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+@pytest.mark.parametrize("masked", [False, True])
+def test_the_first_model_has_the_points_of_the_mfs_image_with_the_fluxes_of_the_bands(positive, masked, names, engine, rng):
+    graph, gain = {}, deconvolution.GAIN
+    psfs = [0.02 * rng.standard_normal((24, 19)) for _ in range(NBAND)]
+    dirty = [0.05 * rng.standard_normal(SHAPE) for _ in range(NBAND)]
+    for v in range(NBAND):
+        psfs[v][12, 9] = 2.0 + v
+        dirty[v][4, 3], dirty[v][8, 7], dirty[v][10, 1] = 10.0 + v, -8.0 * v, 60.0 - 40 * v
+    mask = rng.random(SHAPE) < 0.8
+    mask[4, 3], mask[8, 7], mask[10, 1] = True, True, False
+    keys = [[value(graph, names.within(what).key(what, v), data) for v, data in enumerate(arrays)]
+            for what, arrays in (("grid", dirty), ("psf", psfs))]  # fmt: skip
+    given = value(graph, names.key("mask"), mask) if masked else None
+    pixels, models = deconvolution.pursue(graph, names, *keys, given, total=TOTAL, depth=0.2, positive=positive)
+    engine.run(graph, [pixels, *models])
+    found, *models = engine.fetch([pixels, *models])
+
+    image, psf = (add_pairs(arrays) / TOTAL for arrays in (dirty, psfs))
+    expected = find_points(
+        image, psf, gain=gain, depth=0.2, maxit=1000, mask=mask if masked else None, positive=positive
+    )
+    assert len(expected) > 2
+    np.testing.assert_array_equal(found, expected)
+    for v, model in enumerate(models):
+        fluxes = np.zeros(SHAPE)
+        for pixel, flux in zip(found, point_fluxes(dirty[v], psfs[v], found, gain), strict=True):
+            fluxes[tuple(pixel)] += flux
+        np.testing.assert_allclose(model, np.maximum(fluxes, 0) if positive else fluxes, rtol=0, atol=1e-15)
+        assert not masked or (model[~mask] == 0).all()
+    assert (np.array(models) < 0).any() == (not positive)
 
 
 def test_slopes_are_the_residuals_in_jy_per_beam(inputs, names, engine):
@@ -214,6 +248,8 @@ def cycle(nband=4):
     deconvolution.objective(graph, solver_of(names, blocks, JointPrior("l21", nband)), data, models)
     deconvolution.changes(graph, names, models, before)
     deconvolution.statistics(graph, names, residuals, TOTAL)
+    psfs = [names.within("given").key("psf", v) for v in range(4)]
+    deconvolution.pursue(graph, names.within("first"), residuals, psfs, None, total=TOTAL, depth=0.1, positive=False)
     deconvolution.interpolate(graph, names, models, [1.0, 2.0, 3.0, 4.0], 2.5, 5)
     deconvolution.dual_of_band(graph, names, [names.within("given").key("dual", b, 0) for b in range(3)], 0, 0)
     return graph
@@ -223,8 +259,8 @@ def test_keys_are_named_after_stages_and_do_not_collide():
     found = Counter(map(stage_of, cycle()))
     assert set(found) <= set(STAGES)
     assert found == {
-        "cg": 4, "slope": 4, "mfs": 2 * 4, "reweight": 3, "objective": 4 + 3, "change": 4, "statistics": 1,
-        "interpolate": 1, "dual": 1,
+        "cg": 4, "slope": 4, "mfs": 4 * 4, "pursue": 1, "model": 4, "reweight": 3, "objective": 4 + 3, "change": 4,
+        "statistics": 1, "interpolate": 1, "dual": 1,
     }  # fmt: skip
 
 

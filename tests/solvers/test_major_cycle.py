@@ -42,7 +42,7 @@ class Scripted:
 
 def go(steps, **options):
     """Run with a limit of as many cycles as the script has, with a threshold of twice the rms of the residual and no floor."""
-    given = dict(maxit=len(steps.residuals), tol=1e-3, rmsfactor=2.0, init_factor=1.0, peakfactor=0.0, fall=0.0) | options
+    given = dict(maxit=len(steps.residuals), tol=1e-3, rmsfactor=2.0, peakfactor=0.0, fall=0.0) | options
     return run(steps, START, Options(**given), lambda cycle: None)
 
 
@@ -179,11 +179,10 @@ def test_a_model_that_is_not_finite_ends_the_run(change):
 # Thresholds and reports
 
 
-def test_the_first_threshold_alone_is_lowered():
+def test_the_first_threshold_follows_the_start():
     steps = Scripted(falling(3))
-    go(steps, rmsfactor=3.0, init_factor=0.25)
-    # Of the residual each cycle starts from: rms 1, 0.5, 0.25.
-    assert steps.thresholds == pytest.approx([0.75, 1.5, 0.75])
+    run(steps, Statistics(5.0, 1.0, 0.8), Options(maxit=1, tol=0.0, rmsfactor=0.5, peakfactor=0.0), lambda cycle: None)
+    assert steps.thresholds == pytest.approx([0.5])
 
 
 def test_the_threshold_falls_slowly():
@@ -206,10 +205,10 @@ def test_the_threshold_is_held_where_noise_would_be_fitted():
 
 
 def test_the_defaults():
-    """Half of the rms at first, a fiftieth of the peak at least, never less than 0.6 of the one before."""
+    """A fiftieth of the peak at least, never less than 0.6 of the one before."""
     steps = Scripted([(0.1, 10.0), (0.01, 0.1), (0.01, 0.1)])
     run(steps, START, Options(maxit=3, tol=0.0, rmsfactor=1.0), lambda cycle: None)
-    assert steps.thresholds == pytest.approx([0.5, 0.3, 0.18])
+    assert steps.thresholds == pytest.approx([1.0, 0.6, 0.36])
     steps = Scripted([(0.1, 40.0), (0.01, 0.1)])
     run(steps, Statistics(0.1, 50.0), Options(maxit=2, tol=0.0, rmsfactor=1.0), lambda cycle: None)
     assert steps.thresholds == pytest.approx([1.0, 0.8])
@@ -222,7 +221,7 @@ def test_every_cycle_is_reported_when_it_is_done():
     assert [log.count("measure") for _, log in told] == [1, 2, 3]
     first = told[0][0]
     assert isinstance(first, Cycle)
-    assert (first.peak, first.rms, first.threshold, first.objective, first.inner, first.change) == (5.0, 0.5, 0.5, 100.0, 5, 1.0)
+    assert (first.peak, first.rms, first.threshold, first.objective, first.inner, first.change) == (5.0, 0.5, 1.0, 100.0, 5, 1.0)
     assert first.seconds >= 0
 
 
