@@ -7,13 +7,14 @@ BIN := $(VENV)/bin
 SET := 3c273_vla_8ghz
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test lint types layers docs clean
+.PHONY: help demo test lint types layers docs kernels clean
 
 help:
 	@echo "make demo    image a real observation of the quasar 3C 273 into demo/"
 	@echo "make test    run the tests"
 	@echo "make lint    check the style          make types   check the types"
 	@echo "make layers  check who imports whom   make docs    write the option reference"
+	@echo "make kernels write the wavelets' module"
 	@echo "make clean   remove what the others made"
 
 $(BIN)/python:
@@ -49,6 +50,9 @@ layers: $(VENV)/.tools
 
 docs: $(VENV)/.package
 	$(BIN)/python docs/options.py
+
+kernels: $(VENV)/.tools
+	$(BIN)/python docs/lattice.py
 
 clean:
 	rm -rf $(VENV) demo build dist *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -1,4 +1,4 @@
-"""The wavelet cascade against PyWavelets and against the definition of one level."""
+"""The cascade of levels against PyWavelets."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -7,7 +7,7 @@ import pytest
 import pywt
 
 from pfb.errors import InputError
-from pfb.kernels.wavelets import NAMES, analyse, analyse_level, filters, levels, ncoefficient, synthesise, synthesise_level
+from pfb.kernels.wavelets import NAMES, analyse, length, levels, ncoefficient, synthesise
 
 WAVELETS = NAMES[1:]
 SIZES = [(16, 16), (12, 20), (17, 9), (13, 31), (1, 7), (6, 1), (1, 1), (2, 3)]
@@ -34,39 +34,6 @@ def by_pywavelets(image, name, nlevels):
 def test_coefficients_equal_those_of_pywavelets(name, shape, nlevels, rng):
     image = rng.standard_normal(shape)
     np.testing.assert_allclose(coefficients_of(image, name, nlevels), by_pywavelets(image, name, nlevels), rtol=0, atol=1e-14)
-
-
-def test_a_level_is_the_sum_that_defines_it(rng):
-    """c[i] = sum_k taps[k] x[2 i + 1 - k] along both axes, the first letter for y."""
-    image, taps = rng.standard_normal((7, 6)), filters("db2")
-
-    def matrix(taps, n):
-        out = np.zeros(((n + 3) // 2, n))
-        for i in range(len(out)):
-            for k in range(4):
-                if 0 <= 2 * i + 1 - k < n:
-                    out[i, 2 * i + 1 - k] = taps[k]
-        return out
-
-    ll, lh, hl, hh = (np.empty(levels((7, 6), "db2", 1)[0].subband) for _ in range(4))
-    analyse_level(image, taps, ll, lh, hl, hh)
-    x, y = ([matrix(t, n) for t in taps] for n in image.shape)
-    for subband, along_y, along_x in [(ll, 0, 0), (lh, 0, 1), (hl, 1, 0), (hh, 1, 1)]:
-        np.testing.assert_allclose(subband, x[along_x] @ image @ y[along_y].T, rtol=0, atol=1e-14)
-    again = np.full(image.shape, 3.0)
-    synthesise_level(ll, lh, hl, hh, taps, again)
-    np.testing.assert_allclose(again, image + 3, rtol=0, atol=1e-14)
-
-
-@pytest.mark.parametrize("name", WAVELETS)
-def test_filters_are_orthonormal_to_their_even_shifts(name):
-    low, high = filters(name)
-    for shift in range(0, low.size, 2):
-        for a, b, product in [(low, low, 1), (high, high, 1), (low, high, 0)]:
-            expected = product if shift == 0 else 0
-            assert a[shift:] @ b[: b.size - shift] == pytest.approx(expected, abs=2e-15)
-    assert low.sum() == pytest.approx(np.sqrt(2), abs=1e-14)
-    assert filters(name, np.float32).dtype == np.float32
 
 
 @pytest.mark.parametrize("shape", [*SIZES, (47, 53)], ids=str)
@@ -158,4 +125,4 @@ def test_sizes_of_the_levels():
 @pytest.mark.parametrize("name", ["db9", "haar", "self"])
 def test_an_unknown_wavelet_is_refused(name):
     with pytest.raises(InputError, match=f"wavelet basis '{name}' is unknown; choose from self, db1"):
-        filters(name)
+        length(name)
