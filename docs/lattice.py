@@ -157,18 +157,11 @@ def _rows_back_db$n(low, high, work, even, odd, width, scale_low, scale_high):  
 
 @_jit
 def _columns_db$n(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     $tangents
     for j in range(width):
         $columns
-
-
-@_jit
-def _last_column_db$n(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    $tangents
-    $last_column
 
 
 @_jit
@@ -188,7 +181,7 @@ def analyse_db$n(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty($scratch, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type($square)
     minus = -plus
@@ -198,21 +191,18 @@ def analyse_db$n(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * $width
         end = min(c1, begin + $width)
         start = max(0, begin - $delay)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:$middle] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db$n(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db$n(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[$middle + r * $pitch + filled : $middle + r * $pitch + end - start] = 0
+            _columns_db$n(work, x0, x1, x2, x3, even)
+            _columns_db$n(work[$pitch:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[$middle + r * $pitch + even : $middle + r * $pitch + end - start] = 0
+                work[$middle + (r + 1) * $pitch + odd : $middle + (r + 1) * $pitch + end - start] = 0
             _rows_db$n(work, $m0, $m1, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db$n(work, $m2, $m3, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -243,6 +233,7 @@ def synthesise_db$n(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[$m4 : $m4 + 4 * $pitch] = 0
             _columns_back_db$n(work, end - begin)
+            _columns_back_db$n(work[$pitch:], end - begin)
             for r in range(4):
                 x = 2 * (i - $delay) + r
                 if 0 <= x < n0:
@@ -259,47 +250,32 @@ def source() -> str:
 def wavelet(n: int) -> str:
     """Return the functions of one wavelet."""
     lattice, delays = factor(daubechies(n)), range(n - 1)
-    # Rows of the scratch: delays of the even and of the odd columns, eight rows between the two axes, eight of an image.
+    # Rows of the scratch, those of even columns before those of odd ones: delays, eight between the axes, eight of an image.
     middle, out = 2 * (n - 1), 2 * (n - 1) + 8
 
-    def place(row: int) -> str:
-        return f"work[{row * PITCH} + j]"
+    def columns(cascade: list[str], source: str, target: int) -> list[str]:
+        """Two steps of the cascade down the columns, from `source` to the rows from `target` on."""
+        # All inputs are read before anything is written, or the compiler does not vectorise.
+        lines = [source.format(pair=pair, low=(middle + 4 * pair) * PITCH + n - 1, high=(middle + 4 * pair + 2) * PITCH + n - 1,
+                               first=2 * pair, second=2 * pair + 1) for pair in (0, 1)]  # fmt: skip
+        lines += [f"s{s} = work[{2 * s * PITCH} + j]" for s in delays]
+        for pair in (0, 1):
+            lines += [f"a, d = a{pair}, d{pair}", *cascade]
+            lines.append(f"work[{(target + 4 * pair) * PITCH} + j] = a")
+            lines.append(f"work[{(target + 4 * pair + 2) * PITCH} + j] = d")
+        return lines + [f"work[{2 * s * PITCH} + j] = s{s}" for s in delays]
 
-    def columns(inner: str) -> list[str]:
-        """The cascade down a column pair, of both phases."""
-        lines = []
-        for phase in (0, 1):
-            lines += [f"s{s} = {place(phase * (n - 1) + s)}" for s in delays]
-            for pair in (0, 1):
-                rows = [middle + 4 * pair + phase, middle + 4 * pair + 2 + phase]
-                if inner == "forward":
-                    lines += [f"a, d = a{phase}{pair}, d{phase}{pair}", *forward(n)]
-                    lines += [f"{place(row)} = {name}" for row, name in zip(rows, "ad", strict=True)]
-                else:
-                    # The cascade along the rows comes out n - 1 columns late.
-                    lines += [f"{name} = work[{row * PITCH + n - 1} + j]" for row, name in zip(rows, "ad", strict=True)]
-                    lines += backward(n)
-                    lines += [f"{place(row - middle + out)} = {name}" for row, name in zip(rows, "ad", strict=True)]
-            lines += [f"{place(phase * (n - 1) + s)} = s{s}" for s in delays]
-        return lines
-
-    # All inputs are read before anything is written, or the compiler does not vectorise.
-    inputs = [f"a{phase}{pair}, d{phase}{pair} = x{2 * pair}[2 * j + {phase}], x{2 * pair + 1}[2 * j + {phase}]"
-              for pair in (0, 1) for phase in (0, 1)]  # fmt: skip
-    last = [f"s{s} = {place(s)}" for s in delays]
-    for pair in (0, 1):
-        rows = [middle + 4 * pair, middle + 4 * pair + 2]
-        last += [f"a, d = x{2 * pair}, x{2 * pair + 1}", *forward(n)]
-        last += [f"{place(row)} = {name}" for row, name in zip(rows, "ad", strict=True)]
-        last += [f"{place(row + 1)} = ty(0)" for row in rows]
-    last += [f"{place(s)} = s{s}" for s in delays]
+    rows = "a{pair}, d{pair} = x{first}[2 * j], x{second}[2 * j]"
+    # The cascade along the rows comes out n - 1 columns late.
+    coefficients = "a{pair}, d{pair} = work[{low} + j], work[{high} + j]"
     return WAVELET.substitute(
         n=n, overlap=2 * n - 1, pitch=PITCH, width=WIDTH, last=WIDTH - 1, delay=n - 1, middle=middle * PITCH, out=out * PITCH,
         scratch=(out + 8) * PITCH, square=repr(lattice.scale**2),
         tangents=_lines([f"t{s} = ty({t!r})" for s, t in enumerate(lattice.tangents)], 1),
         clear=_lines([f"s{s} = ty(0)" for s in delays] or ["# one rotation, no delay"], 1),
-        forward=_lines(forward(n), 2), backward=_lines(backward(n), 2), columns=_lines(inputs + columns("forward"), 2),
-        columns_back=_lines(columns("backward"), 2), last_column=_lines(last, 1),
+        forward=_lines(forward(n), 2), backward=_lines(backward(n), 2),
+        columns=_lines(columns(forward(n), rows, middle), 2),
+        columns_back=_lines(columns(backward(n), coefficients, out), 2),
         **{f"m{i}": (middle + i) * PITCH for i in range(8)},
     )  # fmt: skip
 

@@ -58,48 +58,20 @@ def _rows_back_db1(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db1(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(1.0)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
-        a, d = a00, d00
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         work[0 + j] = a
         work[4160 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         work[8320 + j] = a
         work[12480 + j] = d
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        work[2080 + j] = a
-        work[6240 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        work[10400 + j] = a
-        work[14560 + j] = d
-
-
-@_jit
-def _last_column_db1(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(1.0)
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    work[0 + j] = a
-    work[4160 + j] = d
-    work[2080 + j] = ty(0)
-    work[6240 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    work[8320 + j] = a
-    work[12480 + j] = d
-    work[10400 + j] = ty(0)
-    work[14560 + j] = ty(0)
 
 
 @_jit
@@ -107,26 +79,16 @@ def _columns_back_db1(work, width):  # type: ignore[no-untyped-def]
     ty = work.dtype.type
     t0 = ty(1.0)
     for j in range(width):
-        a = work[0 + j]
-        d = work[4160 + j]
+        a0, d0 = work[0 + j], work[4160 + j]
+        a1, d1 = work[8320 + j], work[12480 + j]
+        a, d = a0, d0
         a, d = a - t0 * d, d + t0 * a
         work[16640 + j] = a
         work[20800 + j] = d
-        a = work[8320 + j]
-        d = work[12480 + j]
+        a, d = a1, d1
         a, d = a - t0 * d, d + t0 * a
         work[24960 + j] = a
         work[29120 + j] = d
-        a = work[2080 + j]
-        d = work[6240 + j]
-        a, d = a - t0 * d, d + t0 * a
-        work[18720 + j] = a
-        work[22880 + j] = d
-        a = work[10400 + j]
-        d = work[14560 + j]
-        a, d = a - t0 * d, d + t0 * a
-        work[27040 + j] = a
-        work[31200 + j] = d
 
 
 @_jit
@@ -138,7 +100,7 @@ def analyse_db1(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(33280, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.5000000000000001)
     minus = -plus
@@ -148,21 +110,18 @@ def analyse_db1(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 0)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:0] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db1(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db1(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[0 + r * 2080 + filled : 0 + r * 2080 + end - start] = 0
+            _columns_db1(work, x0, x1, x2, x3, even)
+            _columns_db1(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[0 + r * 2080 + even : 0 + r * 2080 + end - start] = 0
+                work[0 + (r + 1) * 2080 + odd : 0 + (r + 1) * 2080 + end - start] = 0
             _rows_db1(work, 0, 2080, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db1(work, 4160, 6240, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -193,6 +152,7 @@ def synthesise_db1(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[8320 : 8320 + 4 * 2080] = 0
             _columns_back_db1(work, end - begin)
+            _columns_back_db1(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 0) + r
                 if 0 <= x < n0:
@@ -235,68 +195,27 @@ def _rows_back_db2(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db2(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(1.7320508075688772)
     t1 = ty(-0.2679491924311227)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        a, d = a00, d00
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
         work[4160 + j] = a
         work[8320 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
         work[12480 + j] = a
         work[16640 + j] = d
         work[0 + j] = s0
-        s0 = work[2080 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        work[6240 + j] = a
-        work[10400 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        work[14560 + j] = a
-        work[18720 + j] = d
-        work[2080 + j] = s0
-
-
-@_jit
-def _last_column_db2(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(1.7320508075688772)
-    t1 = ty(-0.2679491924311227)
-    s0 = work[0 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    work[4160 + j] = a
-    work[8320 + j] = d
-    work[6240 + j] = ty(0)
-    work[10400 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    work[12480 + j] = a
-    work[16640 + j] = d
-    work[14560 + j] = ty(0)
-    work[18720 + j] = ty(0)
-    work[0 + j] = s0
 
 
 @_jit
@@ -305,38 +224,22 @@ def _columns_back_db2(work, width):  # type: ignore[no-untyped-def]
     t0 = ty(1.7320508075688772)
     t1 = ty(-0.2679491924311227)
     for j in range(width):
+        a0, d0 = work[4161 + j], work[8321 + j]
+        a1, d1 = work[12481 + j], work[16641 + j]
         s0 = work[0 + j]
-        a = work[4161 + j]
-        d = work[8321 + j]
+        a, d = a0, d0
         a, d = a - t1 * d, d + t1 * a
         d, s0 = s0, d
         a, d = a - t0 * d, d + t0 * a
         work[20800 + j] = a
         work[24960 + j] = d
-        a = work[12481 + j]
-        d = work[16641 + j]
+        a, d = a1, d1
         a, d = a - t1 * d, d + t1 * a
         d, s0 = s0, d
         a, d = a - t0 * d, d + t0 * a
         work[29120 + j] = a
         work[33280 + j] = d
         work[0 + j] = s0
-        s0 = work[2080 + j]
-        a = work[6241 + j]
-        d = work[10401 + j]
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[22880 + j] = a
-        work[27040 + j] = d
-        a = work[14561 + j]
-        d = work[18721 + j]
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[31200 + j] = a
-        work[35360 + j] = d
-        work[2080 + j] = s0
 
 
 @_jit
@@ -348,7 +251,7 @@ def analyse_db2(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(37440, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.23325317547305485)
     minus = -plus
@@ -358,21 +261,18 @@ def analyse_db2(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 1)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:4160] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db2(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db2(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[4160 + r * 2080 + filled : 4160 + r * 2080 + end - start] = 0
+            _columns_db2(work, x0, x1, x2, x3, even)
+            _columns_db2(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[4160 + r * 2080 + even : 4160 + r * 2080 + end - start] = 0
+                work[4160 + (r + 1) * 2080 + odd : 4160 + (r + 1) * 2080 + end - start] = 0
             _rows_db2(work, 4160, 6240, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db2(work, 8320, 10400, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -403,6 +303,7 @@ def synthesise_db2(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[12480 : 12480 + 4 * 2080] = 0
             _columns_back_db2(work, end - begin)
+            _columns_back_db2(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 1) + r
                 if 0 <= x < n0:
@@ -453,18 +354,17 @@ def _rows_back_db3(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db3(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(2.425497243911958)
     t1 = ty(-0.5460964029793958)
     t2 = ty(0.10588941994813487)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        a, d = a00, d00
+        s1 = work[4160 + j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -472,7 +372,7 @@ def _columns_db3(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         a, d = a + t2 * d, d - t2 * a
         work[8320 + j] = a
         work[12480 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -481,60 +381,7 @@ def _columns_db3(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         work[16640 + j] = a
         work[20800 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        s0 = work[4160 + j]
-        s1 = work[6240 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        work[10400 + j] = a
-        work[14560 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        work[18720 + j] = a
-        work[22880 + j] = d
-        work[4160 + j] = s0
-        work[6240 + j] = s1
-
-
-@_jit
-def _last_column_db3(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(2.425497243911958)
-    t1 = ty(-0.5460964029793958)
-    t2 = ty(0.10588941994813487)
-    s0 = work[0 + j]
-    s1 = work[2080 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    work[8320 + j] = a
-    work[12480 + j] = d
-    work[10400 + j] = ty(0)
-    work[14560 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    work[16640 + j] = a
-    work[20800 + j] = d
-    work[18720 + j] = ty(0)
-    work[22880 + j] = ty(0)
-    work[0 + j] = s0
-    work[2080 + j] = s1
+        work[4160 + j] = s1
 
 
 @_jit
@@ -544,10 +391,11 @@ def _columns_back_db3(work, width):  # type: ignore[no-untyped-def]
     t1 = ty(-0.5460964029793958)
     t2 = ty(0.10588941994813487)
     for j in range(width):
+        a0, d0 = work[8322 + j], work[12482 + j]
+        a1, d1 = work[16642 + j], work[20802 + j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        a = work[8322 + j]
-        d = work[12482 + j]
+        s1 = work[4160 + j]
+        a, d = a0, d0
         a, d = a - t2 * d, d + t2 * a
         d, s1 = s1, d
         a, d = a - t1 * d, d + t1 * a
@@ -555,8 +403,7 @@ def _columns_back_db3(work, width):  # type: ignore[no-untyped-def]
         a, d = a - t0 * d, d + t0 * a
         work[24960 + j] = a
         work[29120 + j] = d
-        a = work[16642 + j]
-        d = work[20802 + j]
+        a, d = a1, d1
         a, d = a - t2 * d, d + t2 * a
         d, s1 = s1, d
         a, d = a - t1 * d, d + t1 * a
@@ -565,29 +412,7 @@ def _columns_back_db3(work, width):  # type: ignore[no-untyped-def]
         work[33280 + j] = a
         work[37440 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        s0 = work[4160 + j]
-        s1 = work[6240 + j]
-        a = work[10402 + j]
-        d = work[14562 + j]
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[27040 + j] = a
-        work[31200 + j] = d
-        a = work[18722 + j]
-        d = work[22882 + j]
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[35360 + j] = a
-        work[39520 + j] = d
-        work[4160 + j] = s0
-        work[6240 + j] = s1
+        work[4160 + j] = s1
 
 
 @_jit
@@ -599,7 +424,7 @@ def analyse_db3(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(41600, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.11066969680011374)
     minus = -plus
@@ -609,21 +434,18 @@ def analyse_db3(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 2)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:8320] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db3(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db3(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[8320 + r * 2080 + filled : 8320 + r * 2080 + end - start] = 0
+            _columns_db3(work, x0, x1, x2, x3, even)
+            _columns_db3(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[8320 + r * 2080 + even : 8320 + r * 2080 + end - start] = 0
+                work[8320 + (r + 1) * 2080 + odd : 8320 + (r + 1) * 2080 + end - start] = 0
             _rows_db3(work, 8320, 10400, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db3(work, 12480, 14560, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -654,6 +476,7 @@ def synthesise_db3(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[16640 : 16640 + 4 * 2080] = 0
             _columns_back_db3(work, end - begin)
+            _columns_back_db3(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 2) + r
                 if 0 <= x < n0:
@@ -712,20 +535,19 @@ def _rows_back_db4(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db4(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(3.102931485830326)
     t1 = ty(-0.8109313444939048)
     t2 = ty(0.25929388162988976)
     t3 = ty(-0.046000097113777894)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        a, d = a00, d00
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -735,7 +557,7 @@ def _columns_db4(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         a, d = a + t3 * d, d - t3 * a
         work[12480 + j] = a
         work[16640 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -746,74 +568,8 @@ def _columns_db4(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         work[20800 + j] = a
         work[24960 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        s0 = work[6240 + j]
-        s1 = work[8320 + j]
-        s2 = work[10400 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        work[14560 + j] = a
-        work[18720 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        work[22880 + j] = a
-        work[27040 + j] = d
-        work[6240 + j] = s0
-        work[8320 + j] = s1
-        work[10400 + j] = s2
-
-
-@_jit
-def _last_column_db4(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(3.102931485830326)
-    t1 = ty(-0.8109313444939048)
-    t2 = ty(0.25929388162988976)
-    t3 = ty(-0.046000097113777894)
-    s0 = work[0 + j]
-    s1 = work[2080 + j]
-    s2 = work[4160 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    work[12480 + j] = a
-    work[16640 + j] = d
-    work[14560 + j] = ty(0)
-    work[18720 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    work[20800 + j] = a
-    work[24960 + j] = d
-    work[22880 + j] = ty(0)
-    work[27040 + j] = ty(0)
-    work[0 + j] = s0
-    work[2080 + j] = s1
-    work[4160 + j] = s2
+        work[4160 + j] = s1
+        work[8320 + j] = s2
 
 
 @_jit
@@ -824,11 +580,12 @@ def _columns_back_db4(work, width):  # type: ignore[no-untyped-def]
     t2 = ty(0.25929388162988976)
     t3 = ty(-0.046000097113777894)
     for j in range(width):
+        a0, d0 = work[12483 + j], work[16643 + j]
+        a1, d1 = work[20803 + j], work[24963 + j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        a = work[12483 + j]
-        d = work[16643 + j]
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        a, d = a0, d0
         a, d = a - t3 * d, d + t3 * a
         d, s2 = s2, d
         a, d = a - t2 * d, d + t2 * a
@@ -838,8 +595,7 @@ def _columns_back_db4(work, width):  # type: ignore[no-untyped-def]
         a, d = a - t0 * d, d + t0 * a
         work[29120 + j] = a
         work[33280 + j] = d
-        a = work[20803 + j]
-        d = work[24963 + j]
+        a, d = a1, d1
         a, d = a - t3 * d, d + t3 * a
         d, s2 = s2, d
         a, d = a - t2 * d, d + t2 * a
@@ -850,36 +606,8 @@ def _columns_back_db4(work, width):  # type: ignore[no-untyped-def]
         work[37440 + j] = a
         work[41600 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        s0 = work[6240 + j]
-        s1 = work[8320 + j]
-        s2 = work[10400 + j]
-        a = work[14563 + j]
-        d = work[18723 + j]
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[31200 + j] = a
-        work[35360 + j] = d
-        a = work[22883 + j]
-        d = work[27043 + j]
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[39520 + j] = a
-        work[43680 + j] = d
-        work[6240 + j] = s0
-        work[8320 + j] = s1
-        work[10400 + j] = s2
+        work[4160 + j] = s1
+        work[8320 + j] = s2
 
 
 @_jit
@@ -891,7 +619,7 @@ def analyse_db4(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(45760, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.05307393686498877)
     minus = -plus
@@ -901,21 +629,18 @@ def analyse_db4(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 3)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:12480] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db4(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db4(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[12480 + r * 2080 + filled : 12480 + r * 2080 + end - start] = 0
+            _columns_db4(work, x0, x1, x2, x3, even)
+            _columns_db4(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[12480 + r * 2080 + even : 12480 + r * 2080 + end - start] = 0
+                work[12480 + (r + 1) * 2080 + odd : 12480 + (r + 1) * 2080 + end - start] = 0
             _rows_db4(work, 12480, 14560, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db4(work, 16640, 18720, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -946,6 +671,7 @@ def synthesise_db4(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[20800 : 20800 + 4 * 2080] = 0
             _columns_back_db4(work, end - begin)
+            _columns_back_db4(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 3) + r
                 if 0 <= x < n0:
@@ -1012,6 +738,7 @@ def _rows_back_db5(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db5(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(3.771519211689269)
     t1 = ty(-1.06394342665818)
@@ -1019,15 +746,13 @@ def _columns_db5(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t3 = ty(-0.1331845456485091)
     t4 = ty(0.020834948930692848)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        a, d = a00, d00
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -1039,7 +764,7 @@ def _columns_db5(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         a, d = a + t4 * d, d - t4 * a
         work[16640 + j] = a
         work[20800 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -1052,88 +777,9 @@ def _columns_db5(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         work[24960 + j] = a
         work[29120 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        s0 = work[8320 + j]
-        s1 = work[10400 + j]
-        s2 = work[12480 + j]
-        s3 = work[14560 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        work[18720 + j] = a
-        work[22880 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        work[27040 + j] = a
-        work[31200 + j] = d
-        work[8320 + j] = s0
-        work[10400 + j] = s1
-        work[12480 + j] = s2
-        work[14560 + j] = s3
-
-
-@_jit
-def _last_column_db5(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(3.771519211689269)
-    t1 = ty(-1.06394342665818)
-    t2 = ty(0.4248292778014028)
-    t3 = ty(-0.1331845456485091)
-    t4 = ty(0.020834948930692848)
-    s0 = work[0 + j]
-    s1 = work[2080 + j]
-    s2 = work[4160 + j]
-    s3 = work[6240 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    work[16640 + j] = a
-    work[20800 + j] = d
-    work[18720 + j] = ty(0)
-    work[22880 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    work[24960 + j] = a
-    work[29120 + j] = d
-    work[27040 + j] = ty(0)
-    work[31200 + j] = ty(0)
-    work[0 + j] = s0
-    work[2080 + j] = s1
-    work[4160 + j] = s2
-    work[6240 + j] = s3
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
 
 
 @_jit
@@ -1145,12 +791,13 @@ def _columns_back_db5(work, width):  # type: ignore[no-untyped-def]
     t3 = ty(-0.1331845456485091)
     t4 = ty(0.020834948930692848)
     for j in range(width):
+        a0, d0 = work[16644 + j], work[20804 + j]
+        a1, d1 = work[24964 + j], work[29124 + j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        a = work[16644 + j]
-        d = work[20804 + j]
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        a, d = a0, d0
         a, d = a - t4 * d, d + t4 * a
         d, s3 = s3, d
         a, d = a - t3 * d, d + t3 * a
@@ -1162,8 +809,7 @@ def _columns_back_db5(work, width):  # type: ignore[no-untyped-def]
         a, d = a - t0 * d, d + t0 * a
         work[33280 + j] = a
         work[37440 + j] = d
-        a = work[24964 + j]
-        d = work[29124 + j]
+        a, d = a1, d1
         a, d = a - t4 * d, d + t4 * a
         d, s3 = s3, d
         a, d = a - t3 * d, d + t3 * a
@@ -1176,43 +822,9 @@ def _columns_back_db5(work, width):  # type: ignore[no-untyped-def]
         work[41600 + j] = a
         work[45760 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        s0 = work[8320 + j]
-        s1 = work[10400 + j]
-        s2 = work[12480 + j]
-        s3 = work[14560 + j]
-        a = work[18724 + j]
-        d = work[22884 + j]
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[35360 + j] = a
-        work[39520 + j] = d
-        a = work[27044 + j]
-        d = work[31204 + j]
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[43680 + j] = a
-        work[47840 + j] = d
-        work[8320 + j] = s0
-        work[10400 + j] = s1
-        work[12480 + j] = s2
-        work[14560 + j] = s3
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
 
 
 @_jit
@@ -1224,7 +836,7 @@ def analyse_db5(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(49920, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.025632777837086857)
     minus = -plus
@@ -1234,21 +846,18 @@ def analyse_db5(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 4)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:16640] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db5(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db5(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[16640 + r * 2080 + filled : 16640 + r * 2080 + end - start] = 0
+            _columns_db5(work, x0, x1, x2, x3, even)
+            _columns_db5(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[16640 + r * 2080 + even : 16640 + r * 2080 + end - start] = 0
+                work[16640 + (r + 1) * 2080 + odd : 16640 + (r + 1) * 2080 + end - start] = 0
             _rows_db5(work, 16640, 18720, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db5(work, 20800, 22880, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -1279,6 +888,7 @@ def synthesise_db5(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[24960 : 24960 + 4 * 2080] = 0
             _columns_back_db5(work, end - begin)
+            _columns_back_db5(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 4) + r
                 if 0 <= x < n0:
@@ -1353,6 +963,7 @@ def _rows_back_db6(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db6(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(4.434468298690675)
     t1 = ty(-1.3083360430181672)
@@ -1361,16 +972,14 @@ def _columns_db6(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t4 = ty(0.06999987822450948)
     t5 = ty(-0.009658363867335857)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        s4 = work[8320 + j]
-        a, d = a00, d00
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        s4 = work[16640 + j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -1384,7 +993,7 @@ def _columns_db6(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         a, d = a + t5 * d, d - t5 * a
         work[20800 + j] = a
         work[24960 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -1399,102 +1008,10 @@ def _columns_db6(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         work[29120 + j] = a
         work[33280 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        work[8320 + j] = s4
-        s0 = work[10400 + j]
-        s1 = work[12480 + j]
-        s2 = work[14560 + j]
-        s3 = work[16640 + j]
-        s4 = work[18720 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        a, s4 = s4, a
-        a, d = a + t5 * d, d - t5 * a
-        work[22880 + j] = a
-        work[27040 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        a, s4 = s4, a
-        a, d = a + t5 * d, d - t5 * a
-        work[31200 + j] = a
-        work[35360 + j] = d
-        work[10400 + j] = s0
-        work[12480 + j] = s1
-        work[14560 + j] = s2
-        work[16640 + j] = s3
-        work[18720 + j] = s4
-
-
-@_jit
-def _last_column_db6(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(4.434468298690675)
-    t1 = ty(-1.3083360430181672)
-    t2 = ty(0.5896181242331424)
-    t3 = ty(-0.24301459735988695)
-    t4 = ty(0.06999987822450948)
-    t5 = ty(-0.009658363867335857)
-    s0 = work[0 + j]
-    s1 = work[2080 + j]
-    s2 = work[4160 + j]
-    s3 = work[6240 + j]
-    s4 = work[8320 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    a, s4 = s4, a
-    a, d = a + t5 * d, d - t5 * a
-    work[20800 + j] = a
-    work[24960 + j] = d
-    work[22880 + j] = ty(0)
-    work[27040 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    a, s4 = s4, a
-    a, d = a + t5 * d, d - t5 * a
-    work[29120 + j] = a
-    work[33280 + j] = d
-    work[31200 + j] = ty(0)
-    work[35360 + j] = ty(0)
-    work[0 + j] = s0
-    work[2080 + j] = s1
-    work[4160 + j] = s2
-    work[6240 + j] = s3
-    work[8320 + j] = s4
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
+        work[16640 + j] = s4
 
 
 @_jit
@@ -1507,13 +1024,14 @@ def _columns_back_db6(work, width):  # type: ignore[no-untyped-def]
     t4 = ty(0.06999987822450948)
     t5 = ty(-0.009658363867335857)
     for j in range(width):
+        a0, d0 = work[20805 + j], work[24965 + j]
+        a1, d1 = work[29125 + j], work[33285 + j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        s4 = work[8320 + j]
-        a = work[20805 + j]
-        d = work[24965 + j]
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        s4 = work[16640 + j]
+        a, d = a0, d0
         a, d = a - t5 * d, d + t5 * a
         d, s4 = s4, d
         a, d = a - t4 * d, d + t4 * a
@@ -1527,8 +1045,7 @@ def _columns_back_db6(work, width):  # type: ignore[no-untyped-def]
         a, d = a - t0 * d, d + t0 * a
         work[37440 + j] = a
         work[41600 + j] = d
-        a = work[29125 + j]
-        d = work[33285 + j]
+        a, d = a1, d1
         a, d = a - t5 * d, d + t5 * a
         d, s4 = s4, d
         a, d = a - t4 * d, d + t4 * a
@@ -1543,50 +1060,10 @@ def _columns_back_db6(work, width):  # type: ignore[no-untyped-def]
         work[45760 + j] = a
         work[49920 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        work[8320 + j] = s4
-        s0 = work[10400 + j]
-        s1 = work[12480 + j]
-        s2 = work[14560 + j]
-        s3 = work[16640 + j]
-        s4 = work[18720 + j]
-        a = work[22885 + j]
-        d = work[27045 + j]
-        a, d = a - t5 * d, d + t5 * a
-        d, s4 = s4, d
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[39520 + j] = a
-        work[43680 + j] = d
-        a = work[31205 + j]
-        d = work[35365 + j]
-        a, d = a - t5 * d, d + t5 * a
-        d, s4 = s4, d
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[47840 + j] = a
-        work[52000 + j] = d
-        work[10400 + j] = s0
-        work[12480 + j] = s1
-        work[14560 + j] = s2
-        work[16640 + j] = s3
-        work[18720 + j] = s4
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
+        work[16640 + j] = s4
 
 
 @_jit
@@ -1598,7 +1075,7 @@ def analyse_db6(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(54080, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.01244133742709499)
     minus = -plus
@@ -1608,21 +1085,18 @@ def analyse_db6(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 5)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:20800] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db6(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db6(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[20800 + r * 2080 + filled : 20800 + r * 2080 + end - start] = 0
+            _columns_db6(work, x0, x1, x2, x3, even)
+            _columns_db6(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[20800 + r * 2080 + even : 20800 + r * 2080 + end - start] = 0
+                work[20800 + (r + 1) * 2080 + odd : 20800 + (r + 1) * 2080 + end - start] = 0
             _rows_db6(work, 20800, 22880, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db6(work, 24960, 27040, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -1653,6 +1127,7 @@ def synthesise_db6(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[29120 : 29120 + 4 * 2080] = 0
             _columns_back_db6(work, end - begin)
+            _columns_back_db6(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 5) + r
                 if 0 <= x < n0:
@@ -1735,6 +1210,7 @@ def _rows_back_db7(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db7(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(5.093498484303615)
     t1 = ty(-1.5465355920499169)
@@ -1744,17 +1220,15 @@ def _columns_db7(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t5 = ty(-0.03703317232894079)
     t6 = ty(0.004543409986180823)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        s4 = work[8320 + j]
-        s5 = work[10400 + j]
-        a, d = a00, d00
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        s4 = work[16640 + j]
+        s5 = work[20800 + j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -1770,7 +1244,7 @@ def _columns_db7(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         a, d = a + t6 * d, d - t6 * a
         work[24960 + j] = a
         work[29120 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -1787,116 +1261,11 @@ def _columns_db7(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         work[33280 + j] = a
         work[37440 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        work[8320 + j] = s4
-        work[10400 + j] = s5
-        s0 = work[12480 + j]
-        s1 = work[14560 + j]
-        s2 = work[16640 + j]
-        s3 = work[18720 + j]
-        s4 = work[20800 + j]
-        s5 = work[22880 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        a, s4 = s4, a
-        a, d = a + t5 * d, d - t5 * a
-        a, s5 = s5, a
-        a, d = a + t6 * d, d - t6 * a
-        work[27040 + j] = a
-        work[31200 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        a, s4 = s4, a
-        a, d = a + t5 * d, d - t5 * a
-        a, s5 = s5, a
-        a, d = a + t6 * d, d - t6 * a
-        work[35360 + j] = a
-        work[39520 + j] = d
-        work[12480 + j] = s0
-        work[14560 + j] = s1
-        work[16640 + j] = s2
-        work[18720 + j] = s3
-        work[20800 + j] = s4
-        work[22880 + j] = s5
-
-
-@_jit
-def _last_column_db7(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(5.093498484303615)
-    t1 = ty(-1.5465355920499169)
-    t2 = ty(0.7501664330496637)
-    t3 = ty(-0.3616950920259952)
-    t4 = ty(0.14214170477042137)
-    t5 = ty(-0.03703317232894079)
-    t6 = ty(0.004543409986180823)
-    s0 = work[0 + j]
-    s1 = work[2080 + j]
-    s2 = work[4160 + j]
-    s3 = work[6240 + j]
-    s4 = work[8320 + j]
-    s5 = work[10400 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    a, s4 = s4, a
-    a, d = a + t5 * d, d - t5 * a
-    a, s5 = s5, a
-    a, d = a + t6 * d, d - t6 * a
-    work[24960 + j] = a
-    work[29120 + j] = d
-    work[27040 + j] = ty(0)
-    work[31200 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    a, s4 = s4, a
-    a, d = a + t5 * d, d - t5 * a
-    a, s5 = s5, a
-    a, d = a + t6 * d, d - t6 * a
-    work[33280 + j] = a
-    work[37440 + j] = d
-    work[35360 + j] = ty(0)
-    work[39520 + j] = ty(0)
-    work[0 + j] = s0
-    work[2080 + j] = s1
-    work[4160 + j] = s2
-    work[6240 + j] = s3
-    work[8320 + j] = s4
-    work[10400 + j] = s5
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
+        work[16640 + j] = s4
+        work[20800 + j] = s5
 
 
 @_jit
@@ -1910,14 +1279,15 @@ def _columns_back_db7(work, width):  # type: ignore[no-untyped-def]
     t5 = ty(-0.03703317232894079)
     t6 = ty(0.004543409986180823)
     for j in range(width):
+        a0, d0 = work[24966 + j], work[29126 + j]
+        a1, d1 = work[33286 + j], work[37446 + j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        s4 = work[8320 + j]
-        s5 = work[10400 + j]
-        a = work[24966 + j]
-        d = work[29126 + j]
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        s4 = work[16640 + j]
+        s5 = work[20800 + j]
+        a, d = a0, d0
         a, d = a - t6 * d, d + t6 * a
         d, s5 = s5, d
         a, d = a - t5 * d, d + t5 * a
@@ -1933,8 +1303,7 @@ def _columns_back_db7(work, width):  # type: ignore[no-untyped-def]
         a, d = a - t0 * d, d + t0 * a
         work[41600 + j] = a
         work[45760 + j] = d
-        a = work[33286 + j]
-        d = work[37446 + j]
+        a, d = a1, d1
         a, d = a - t6 * d, d + t6 * a
         d, s5 = s5, d
         a, d = a - t5 * d, d + t5 * a
@@ -1951,57 +1320,11 @@ def _columns_back_db7(work, width):  # type: ignore[no-untyped-def]
         work[49920 + j] = a
         work[54080 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        work[8320 + j] = s4
-        work[10400 + j] = s5
-        s0 = work[12480 + j]
-        s1 = work[14560 + j]
-        s2 = work[16640 + j]
-        s3 = work[18720 + j]
-        s4 = work[20800 + j]
-        s5 = work[22880 + j]
-        a = work[27046 + j]
-        d = work[31206 + j]
-        a, d = a - t6 * d, d + t6 * a
-        d, s5 = s5, d
-        a, d = a - t5 * d, d + t5 * a
-        d, s4 = s4, d
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[43680 + j] = a
-        work[47840 + j] = d
-        a = work[35366 + j]
-        d = work[39526 + j]
-        a, d = a - t6 * d, d + t6 * a
-        d, s5 = s5, d
-        a, d = a - t5 * d, d + t5 * a
-        d, s4 = s4, d
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[52000 + j] = a
-        work[56160 + j] = d
-        work[12480 + j] = s0
-        work[14560 + j] = s1
-        work[16640 + j] = s2
-        work[18720 + j] = s3
-        work[20800 + j] = s4
-        work[22880 + j] = s5
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
+        work[16640 + j] = s4
+        work[20800 + j] = s5
 
 
 @_jit
@@ -2013,7 +1336,7 @@ def analyse_db7(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(58240, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.006060942325255195)
     minus = -plus
@@ -2023,21 +1346,18 @@ def analyse_db7(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 6)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:24960] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db7(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db7(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[24960 + r * 2080 + filled : 24960 + r * 2080 + end - start] = 0
+            _columns_db7(work, x0, x1, x2, x3, even)
+            _columns_db7(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[24960 + r * 2080 + even : 24960 + r * 2080 + end - start] = 0
+                work[24960 + (r + 1) * 2080 + odd : 24960 + (r + 1) * 2080 + end - start] = 0
             _rows_db7(work, 24960, 27040, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db7(work, 29120, 31200, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -2068,6 +1388,7 @@ def synthesise_db7(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[33280 : 33280 + 4 * 2080] = 0
             _columns_back_db7(work, end - begin)
+            _columns_back_db7(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 6) + r
                 if 0 <= x < n0:
@@ -2158,6 +1479,7 @@ def _rows_back_db8(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 @_jit
 def _columns_db8(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+    """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(5.7496416120242895)
     t1 = ty(-1.7802042665222924)
@@ -2168,18 +1490,16 @@ def _columns_db8(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t6 = ty(0.019605582091024497)
     t7 = ty(-0.0021588710067178478)
     for j in range(width):
-        a00, d00 = x0[2 * j + 0], x1[2 * j + 0]
-        a10, d10 = x0[2 * j + 1], x1[2 * j + 1]
-        a01, d01 = x2[2 * j + 0], x3[2 * j + 0]
-        a11, d11 = x2[2 * j + 1], x3[2 * j + 1]
+        a0, d0 = x0[2 * j], x1[2 * j]
+        a1, d1 = x2[2 * j], x3[2 * j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        s4 = work[8320 + j]
-        s5 = work[10400 + j]
-        s6 = work[12480 + j]
-        a, d = a00, d00
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        s4 = work[16640 + j]
+        s5 = work[20800 + j]
+        s6 = work[24960 + j]
+        a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -2197,7 +1517,7 @@ def _columns_db8(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         a, d = a + t7 * d, d - t7 * a
         work[29120 + j] = a
         work[33280 + j] = d
-        a, d = a01, d01
+        a, d = a1, d1
         a, d = a + t0 * d, d - t0 * a
         a, s0 = s0, a
         a, d = a + t1 * d, d - t1 * a
@@ -2216,130 +1536,12 @@ def _columns_db8(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
         work[37440 + j] = a
         work[41600 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        work[8320 + j] = s4
-        work[10400 + j] = s5
-        work[12480 + j] = s6
-        s0 = work[14560 + j]
-        s1 = work[16640 + j]
-        s2 = work[18720 + j]
-        s3 = work[20800 + j]
-        s4 = work[22880 + j]
-        s5 = work[24960 + j]
-        s6 = work[27040 + j]
-        a, d = a10, d10
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        a, s4 = s4, a
-        a, d = a + t5 * d, d - t5 * a
-        a, s5 = s5, a
-        a, d = a + t6 * d, d - t6 * a
-        a, s6 = s6, a
-        a, d = a + t7 * d, d - t7 * a
-        work[31200 + j] = a
-        work[35360 + j] = d
-        a, d = a11, d11
-        a, d = a + t0 * d, d - t0 * a
-        a, s0 = s0, a
-        a, d = a + t1 * d, d - t1 * a
-        a, s1 = s1, a
-        a, d = a + t2 * d, d - t2 * a
-        a, s2 = s2, a
-        a, d = a + t3 * d, d - t3 * a
-        a, s3 = s3, a
-        a, d = a + t4 * d, d - t4 * a
-        a, s4 = s4, a
-        a, d = a + t5 * d, d - t5 * a
-        a, s5 = s5, a
-        a, d = a + t6 * d, d - t6 * a
-        a, s6 = s6, a
-        a, d = a + t7 * d, d - t7 * a
-        work[39520 + j] = a
-        work[43680 + j] = d
-        work[14560 + j] = s0
-        work[16640 + j] = s1
-        work[18720 + j] = s2
-        work[20800 + j] = s3
-        work[22880 + j] = s4
-        work[24960 + j] = s5
-        work[27040 + j] = s6
-
-
-@_jit
-def _last_column_db8(work, x0, x1, x2, x3, j):  # type: ignore[no-untyped-def]
-    """As `_columns` for an even column without an odd one."""
-    ty = work.dtype.type
-    t0 = ty(5.7496416120242895)
-    t1 = ty(-1.7802042665222924)
-    t2 = ty(0.906100829140833)
-    t3 = ty(-0.48202108808897093)
-    t4 = ty(0.228281430588519)
-    t5 = ty(-0.08329313467990687)
-    t6 = ty(0.019605582091024497)
-    t7 = ty(-0.0021588710067178478)
-    s0 = work[0 + j]
-    s1 = work[2080 + j]
-    s2 = work[4160 + j]
-    s3 = work[6240 + j]
-    s4 = work[8320 + j]
-    s5 = work[10400 + j]
-    s6 = work[12480 + j]
-    a, d = x0, x1
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    a, s4 = s4, a
-    a, d = a + t5 * d, d - t5 * a
-    a, s5 = s5, a
-    a, d = a + t6 * d, d - t6 * a
-    a, s6 = s6, a
-    a, d = a + t7 * d, d - t7 * a
-    work[29120 + j] = a
-    work[33280 + j] = d
-    work[31200 + j] = ty(0)
-    work[35360 + j] = ty(0)
-    a, d = x2, x3
-    a, d = a + t0 * d, d - t0 * a
-    a, s0 = s0, a
-    a, d = a + t1 * d, d - t1 * a
-    a, s1 = s1, a
-    a, d = a + t2 * d, d - t2 * a
-    a, s2 = s2, a
-    a, d = a + t3 * d, d - t3 * a
-    a, s3 = s3, a
-    a, d = a + t4 * d, d - t4 * a
-    a, s4 = s4, a
-    a, d = a + t5 * d, d - t5 * a
-    a, s5 = s5, a
-    a, d = a + t6 * d, d - t6 * a
-    a, s6 = s6, a
-    a, d = a + t7 * d, d - t7 * a
-    work[37440 + j] = a
-    work[41600 + j] = d
-    work[39520 + j] = ty(0)
-    work[43680 + j] = ty(0)
-    work[0 + j] = s0
-    work[2080 + j] = s1
-    work[4160 + j] = s2
-    work[6240 + j] = s3
-    work[8320 + j] = s4
-    work[10400 + j] = s5
-    work[12480 + j] = s6
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
+        work[16640 + j] = s4
+        work[20800 + j] = s5
+        work[24960 + j] = s6
 
 
 @_jit
@@ -2354,15 +1556,16 @@ def _columns_back_db8(work, width):  # type: ignore[no-untyped-def]
     t6 = ty(0.019605582091024497)
     t7 = ty(-0.0021588710067178478)
     for j in range(width):
+        a0, d0 = work[29127 + j], work[33287 + j]
+        a1, d1 = work[37447 + j], work[41607 + j]
         s0 = work[0 + j]
-        s1 = work[2080 + j]
-        s2 = work[4160 + j]
-        s3 = work[6240 + j]
-        s4 = work[8320 + j]
-        s5 = work[10400 + j]
-        s6 = work[12480 + j]
-        a = work[29127 + j]
-        d = work[33287 + j]
+        s1 = work[4160 + j]
+        s2 = work[8320 + j]
+        s3 = work[12480 + j]
+        s4 = work[16640 + j]
+        s5 = work[20800 + j]
+        s6 = work[24960 + j]
+        a, d = a0, d0
         a, d = a - t7 * d, d + t7 * a
         d, s6 = s6, d
         a, d = a - t6 * d, d + t6 * a
@@ -2380,8 +1583,7 @@ def _columns_back_db8(work, width):  # type: ignore[no-untyped-def]
         a, d = a - t0 * d, d + t0 * a
         work[45760 + j] = a
         work[49920 + j] = d
-        a = work[37447 + j]
-        d = work[41607 + j]
+        a, d = a1, d1
         a, d = a - t7 * d, d + t7 * a
         d, s6 = s6, d
         a, d = a - t6 * d, d + t6 * a
@@ -2400,64 +1602,12 @@ def _columns_back_db8(work, width):  # type: ignore[no-untyped-def]
         work[54080 + j] = a
         work[58240 + j] = d
         work[0 + j] = s0
-        work[2080 + j] = s1
-        work[4160 + j] = s2
-        work[6240 + j] = s3
-        work[8320 + j] = s4
-        work[10400 + j] = s5
-        work[12480 + j] = s6
-        s0 = work[14560 + j]
-        s1 = work[16640 + j]
-        s2 = work[18720 + j]
-        s3 = work[20800 + j]
-        s4 = work[22880 + j]
-        s5 = work[24960 + j]
-        s6 = work[27040 + j]
-        a = work[31207 + j]
-        d = work[35367 + j]
-        a, d = a - t7 * d, d + t7 * a
-        d, s6 = s6, d
-        a, d = a - t6 * d, d + t6 * a
-        d, s5 = s5, d
-        a, d = a - t5 * d, d + t5 * a
-        d, s4 = s4, d
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[47840 + j] = a
-        work[52000 + j] = d
-        a = work[39527 + j]
-        d = work[43687 + j]
-        a, d = a - t7 * d, d + t7 * a
-        d, s6 = s6, d
-        a, d = a - t6 * d, d + t6 * a
-        d, s5 = s5, d
-        a, d = a - t5 * d, d + t5 * a
-        d, s4 = s4, d
-        a, d = a - t4 * d, d + t4 * a
-        d, s3 = s3, d
-        a, d = a - t3 * d, d + t3 * a
-        d, s2 = s2, d
-        a, d = a - t2 * d, d + t2 * a
-        d, s1 = s1, d
-        a, d = a - t1 * d, d + t1 * a
-        d, s0 = s0, d
-        a, d = a - t0 * d, d + t0 * a
-        work[56160 + j] = a
-        work[60320 + j] = d
-        work[14560 + j] = s0
-        work[16640 + j] = s1
-        work[18720 + j] = s2
-        work[20800 + j] = s3
-        work[22880 + j] = s4
-        work[24960 + j] = s5
-        work[27040 + j] = s6
+        work[4160 + j] = s1
+        work[8320 + j] = s2
+        work[12480 + j] = s3
+        work[16640 + j] = s4
+        work[20800 + j] = s5
+        work[24960 + j] = s6
 
 
 @_jit
@@ -2469,7 +1619,7 @@ def analyse_db8(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
     """
     n0, n1 = image.shape
     c0, c1 = ll.shape
-    npair = n1 // 2
+    npair, ncolumn = n1 // 2, (n1 + 1) // 2
     work, blank = np.empty(62400, ll.dtype), np.zeros(n1, ll.dtype)
     plus = ll.dtype.type(0.0029610838870263827)
     minus = -plus
@@ -2479,21 +1629,18 @@ def analyse_db8(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         begin = (nstrip - 1 - q) * 2048
         end = min(c1, begin + 2048)
         start = max(0, begin - 7)
-        width = max(0, min(npair, end) - start)
+        even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
         work[:29120] = 0
         for i in range(0, c0, 2):
             x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
             x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
             x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
             x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db8(work, x0, x1, x2, x3, width)
-            filled = width
-            if n1 % 2 == 1 and start + width == npair and width < end - start:
-                k = n1 - 1 - 2 * start
-                _last_column_db8(work, x0[k], x1[k], x2[k], x3[k], width)
-                filled += 1
-            for r in range(8):
-                work[29120 + r * 2080 + filled : 29120 + r * 2080 + end - start] = 0
+            _columns_db8(work, x0, x1, x2, x3, even)
+            _columns_db8(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
+            for r in range(0, 8, 2):
+                work[29120 + r * 2080 + even : 29120 + r * 2080 + end - start] = 0
+                work[29120 + (r + 1) * 2080 + odd : 29120 + (r + 1) * 2080 + end - start] = 0
             _rows_db8(work, 29120, 31200, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db8(work, 33280, 35360, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -2524,6 +1671,7 @@ def synthesise_db8(ll, lh, hl, hh, image, add):  # type: ignore[no-untyped-def]
             else:
                 work[37440 : 37440 + 4 * 2080] = 0
             _columns_back_db8(work, end - begin)
+            _columns_back_db8(work[2080:], end - begin)
             for r in range(4):
                 x = 2 * (i - 7) + r
                 if 0 <= x < n0:
