@@ -151,7 +151,7 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
         if last.rms <= best.rms:
             best = last
             steps.keep()
-        # On the way to its optimum the residual may rise, but not above what it was without a model.
+        # On the way to its optimum the residual may rise, but not above what it was at the start.
         worse = all(
             new > max(old * (1 + options.slack), first) for new, old, first in zip(last[:2], before[:2], start[:2], strict=True)
         )
