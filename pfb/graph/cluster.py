@@ -18,6 +18,7 @@ from pfb.graph.engine import Advance
 from pfb.graph.names import Names, token
 from pfb.graph.placement import Placement
 from pfb.graph.tasks import Graph, Key, add, ref
+from pfb.kernels.memory import keep_freed_memory
 from pfb.kernels.threads import set_thread_budget
 
 CONFIG = {
@@ -50,6 +51,7 @@ class ThreadBudget(WorkerPlugin):
     def setup(self, worker: Any) -> None:
         """Set the budget when the worker starts, or when the plugin reaches it."""
         set_thread_budget(worker.state.nthreads)
+        keep_freed_memory()
 
 
 class ClusterEngine:

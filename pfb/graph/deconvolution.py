@@ -26,7 +26,7 @@ from pfb.types import LinearOperator, Real
 
 def updates(
     graph: Graph, names: Names, hessians: Sequence[Key], residuals: Sequence[Key], start: Sequence[Key] | None,
-    total: float, tol: float, maxit: int,
+    total: float, tol: float, maxit: int, dtype: Any = np.float64,
 ) -> list[Key]:  # fmt: skip
     """Solve H update = residual in every band by conjugate gradients.
 
@@ -40,11 +40,13 @@ def updates(
         Sum of the weights of all bands.
     tol, maxit
         Limits of the conjugate gradients.
+    dtype
+        Their precision.
     """
     keys = []
     for v, (hessian, residual) in enumerate(zip(hessians, residuals, strict=True)):
         x0 = None if start is None else ref(start[v])
-        keys.append(add(graph, names.key("cg", v), _solve, ref(hessian), ref(residual), x0, total, tol, maxit))
+        keys.append(add(graph, names.key("cg", v), _solve, ref(hessian), ref(residual), x0, total, tol, maxit, dtype))
     return keys
 
 
@@ -57,7 +59,7 @@ SUBTRACTIONS = 1000
 
 def pursue(
     graph: Graph, names: Names, dirty: Sequence[Key], psfs: Sequence[Key], mask: Key | None, *,
-    total: float, depth: float, positive: bool,
+    total: float, depth: float, positive: bool, dtype: Any = np.float64,
 ) -> tuple[Key, list[Key]]:  # fmt: skip
     """Make the first model: point sources found in the MFS image, with the flux that each band has there.
 
@@ -73,6 +75,8 @@ def pursue(
         Down to this fraction of the peak of the MFS image.
     positive : bool
         The model must not be negative.
+    dtype
+        Of the model.
 
     Returns
     -------
@@ -82,7 +86,7 @@ def pursue(
     image, psf = (mfs(graph, names.within("pursue", i), list(keys), total) for i, keys in enumerate((dirty, psfs)))
     find = partial(find_points, gain=GAIN, depth=depth, maxit=SUBTRACTIONS, positive=positive)
     pixels = add(graph, names.key("pursue"), _find, find, ref(image), ref(psf), None if mask is None else ref(mask))
-    model = partial(point_model, gain=GAIN, positive=positive)
+    model = partial(_model, dtype, gain=GAIN, positive=positive)
     models = [
         add(graph, names.key("model", v), call, model, ref(own), ref(psf_), ref(pixels))
         for v, (own, psf_) in enumerate(zip(dirty, psfs, strict=True))
@@ -90,9 +94,9 @@ def pursue(
     return pixels, models
 
 
-def slopes(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> list[Key]:
+def slopes(graph: Graph, names: Names, residuals: Sequence[Key], total: float, dtype: Any = np.float64) -> list[Key]:
     """Return the steepest descent of the data term at the present model of every band: residual / total, in Jy/beam."""
-    return [add(graph, names.key("slope", v), np.divide, ref(key), total) for v, key in enumerate(residuals)]
+    return [add(graph, names.key("slope", v), _slope, ref(key), total, dtype) for v, key in enumerate(residuals)]
 
 
 def weights(
@@ -164,6 +168,14 @@ def _find(find: Callable[..., Pixels], image: Real, psf: Real, mask: Any) -> Pix
     return find(image, psf, mask=mask)
 
 
+def _model(dtype: Any, image: Real, psf: Real, pixels: Pixels, **options: Any) -> Real:
+    return point_model(image, psf, pixels, **options).astype(dtype, copy=False)
+
+
+def _slope(residual: Real, total: float, dtype: Any) -> Real:
+    return (residual / total).astype(dtype, copy=False)
+
+
 def _join(blocks: list[Real], index: int) -> Real:
     return np.concatenate([block[:, index] for block in blocks])
 
@@ -173,8 +185,8 @@ def _mean(graph: Graph, names: Names, index: int, images: Sequence[Key]) -> Key:
     return add(graph, names.key("mfs", index), np.divide, ref(total), len(images))
 
 
-def _solve(hessian: PsfHessian, residual: Real, x0: Real | None, total: float, tol: float, maxit: int) -> Real:
-    right = (residual / total).astype(hessian.dtype, copy=False)
+def _solve(hessian: PsfHessian, residual: Real, x0: Real | None, total: float, tol: float, maxit: int, dtype: Any) -> Real:
+    right = _slope(residual, total, dtype)
     return conjugate_gradient(hessian.dot, right, x0=x0, tol=tol, maxit=maxit).x
 
 

@@ -208,6 +208,6 @@ def _convolution(psf_: Real, shape: tuple[int, int], total: float, eta: float, n
 def _preconditioner(convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float) -> Preconditioner:
     """Scale the preconditioner so that the iteration converges: every eigenvalue of T (H / (2 gamma) + s) is below one."""
     plain = Preconditioner(convolution, gamma, shift)
-    start = start_vector(hessian.domain)
+    start = start_vector(hessian.domain).astype(np.float32)
     largest = largest_eigenvalue(plain.dot, lambda x: hessian.dot(x) / (2 * gamma) + shift * x, start)
     return Preconditioner(convolution, gamma, shift, MARGIN * largest)

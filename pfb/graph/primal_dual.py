@@ -35,7 +35,6 @@ import numpy as np
 from pfb.graph.blocks import Blocks, Nest, add_nested, add_pairs, branches
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
-from pfb.kernels.prox import split
 from pfb.operators.constraints import Constraint, Mask, negative
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
@@ -338,27 +337,22 @@ def band_of(block: Real, index: int) -> Real:
 
 def statistic(prior: JointPrior, blocks: list[Real], tile: tuple[int, int]) -> Real:
     """Sum over the bands of several blocks, along the fixed tree."""
-    if len(blocks) == 1:
-        return prior.statistic(blocks[0][..., slice(*tile)])
-    middle = split(len(blocks))
-    out = statistic(prior, blocks[:middle], tile)
-    out += statistic(prior, blocks[middle:], tile)
-    return out
+    return prior.statistic(blocks, slice(*tile))
 
 
 def threshold(prior: JointPrior, blocks: list[Real], tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
     """Return the factor of the projection from the coefficients of all bands."""
-    return _factor(prior, statistic(prior, blocks, tile), tile, radius, weight)
+    return _weighted(prior, weight).factors(blocks, radius, tile)
 
 
 def join(prior: JointPrior, sums: list[Real], nest: Nest, tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
     """Return the factor of the projection from the sums of branches."""
-    return _factor(prior, add_nested(sums, nest), tile, radius, weight)
+    prior = _weighted(prior, weight)
+    return prior.factor(add_nested(sums, nest), prior.radius(radius, slice(*tile)))
 
 
-def _factor(prior: JointPrior, total: Real, tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
-    prior = prior if weight is None else prior.reweighted(weight)
-    return prior.factor(total, prior.radius(radius, slice(*tile)))
+def _weighted(prior: JointPrior, weight: Real | None) -> JointPrior:
+    return prior if weight is None else prior.reweighted(weight)
 
 
 def project(prior: JointPrior, v: Real, factors: list[Real]) -> Real:

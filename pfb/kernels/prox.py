@@ -14,6 +14,9 @@ Cubes have the axes (basis, band, coefficient).
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
+import numba
 import numpy as np
 
 from pfb.types import Real
@@ -24,49 +27,44 @@ def split(n: int) -> int:
     return 1 << ((n - 1).bit_length() - 1)
 
 
-def l21_statistic(v: Real) -> Real:
+def l21_statistic(bands: Sequence[Real]) -> Real:
     """Sum the squares over the bands.
 
     Parameters
     ----------
-    v : (nbasis, nband, ncoefficient) float
+    bands : sequence of (nbasis, ncoefficient) float
+        An array per band; rows are contiguous.
 
     Returns
     -------
     (1, nbasis, ncoefficient) float
         Added along the fixed binary tree, so that it does not depend on how bands are grouped.
     """
-    if v.shape[1] == 1:
-        return np.square(v[None, :, 0])
-    middle = split(v.shape[1])
-    out = l21_statistic(v[:, :middle])
-    out += l21_statistic(v[:, middle:])
-    return out
+    return _statistic(bands, 1, _square, _square_two)
 
 
-def mean21_statistic(v: Real) -> Real:
+def mean21_statistic(bands: Sequence[Real]) -> Real:
     """Sum the values and their squares over the bands.
 
     Parameters
     ----------
-    v : (nbasis, nband, ncoefficient) float
+    bands : sequence of (nbasis, ncoefficient) float
+        An array per band; rows are contiguous.
 
     Returns
     -------
     (2, nbasis, ncoefficient) float
         The sums of values and of squares.
     """
-    if v.shape[1] == 1:
-        return np.stack([v[:, 0], np.square(v[:, 0])])
-    middle = split(v.shape[1])
-    out = mean21_statistic(v[:, :middle])
-    out += mean21_statistic(v[:, middle:])
-    return out
+    return _statistic(bands, 2, _moments, _moments_two)
 
 
 def l21_factor(statistic: Real, radius: Real | float) -> Real:
     """Return the scale s of the projection onto the l21 ball, (1, nbasis, ncoefficient)."""
-    return _clip_factor(np.sqrt(statistic), radius)
+    out = np.empty_like(statistic)
+    for squares, limit, scale in zip(statistic[0], _rows(radius, statistic), out[0], strict=True):
+        _l21_factor(squares, limit, scale)
+    return out
 
 
 def mean21_factor(statistic: Real, radius: Real | float, nband: int) -> Real:
@@ -81,13 +79,9 @@ def mean21_factor(statistic: Real, radius: Real | float, nband: int) -> Real:
     nband : int
         Bands that the statistic was taken over.
     """
-    total, squares = statistic
-    mean = total / nband
-    # Rounding may leave the deviations of equal bands slightly negative.
-    deviation = np.sqrt(np.maximum(squares - mean * total, 0))
     out = np.empty_like(statistic)
-    out[0] = _clip_factor(deviation, radius)
-    out[1] = mean * (_clip_factor(np.abs(total) / np.sqrt(nband, dtype=total.dtype), radius) - out[0])
+    for total, squares, limit, scale, offset in zip(*statistic, _rows(radius, statistic), *out, strict=True):
+        _mean21_factor(total, squares, limit, total.dtype.type(nband), scale, offset)
     return out
 
 
@@ -103,15 +97,90 @@ def project(v: Real, factor: Real) -> Real:
     -------
     (nbasis, nband, ncoefficient) float
     """
-    out = v * factor[0][:, None]
-    if len(factor) == 2:
-        out += factor[1][:, None]
+    out = np.empty_like(v)
+    for basis, index in np.ndindex(v.shape[:2]):
+        if len(factor) == 1:
+            np.multiply(v[basis, index], factor[0, basis], out=out[basis, index])
+        else:
+            _scale_and_shift(v[basis, index], factor[0, basis], factor[1, basis], out[basis, index])
     return out
 
 
-def _clip_factor(norm: Real, radius: Real | float) -> Real:
+def _statistic(bands: Sequence[Real], n: int, one: Callable[..., None], two: Callable[..., None]) -> Real:
+    """Add along the fixed binary tree, whose pairs of leaves are taken in one pass."""
+    if len(bands) > 2:
+        middle = split(len(bands))
+        out = _statistic(bands[:middle], n, one, two)
+        out += _statistic(bands[middle:], n, one, two)
+        return out
+    out = np.empty((n, *bands[0].shape), bands[0].dtype)
+    for basis in range(out.shape[1]):
+        (one if len(bands) == 1 else two)(*(band[basis] for band in bands), *out[:, basis])
+    return out
+
+
+def _rows(radius: Real | float, statistic: Real) -> Real:
+    """One radius per coefficient."""
+    return np.ascontiguousarray(np.broadcast_to(np.asarray(radius, statistic.dtype), statistic.shape[1:]))
+
+
+# No contraction to fused multiply-adds: a sum must not depend on how its bands are grouped.
+_jit = numba.njit(nogil=True, cache=True, error_model="numpy")
+
+
+@_jit
+def _square(a, squares):  # type: ignore[no-untyped-def]
+    for i in range(a.size):
+        squares[i] = a[i] * a[i]
+
+
+@_jit
+def _square_two(a, b, squares):  # type: ignore[no-untyped-def]
+    for i in range(a.size):
+        squares[i] = a[i] * a[i] + b[i] * b[i]
+
+
+@_jit
+def _moments(a, total, squares):  # type: ignore[no-untyped-def]
+    for i in range(a.size):
+        total[i] = a[i]
+        squares[i] = a[i] * a[i]
+
+
+@_jit
+def _moments_two(a, b, total, squares):  # type: ignore[no-untyped-def]
+    for i in range(a.size):
+        total[i] = a[i] + b[i]
+        squares[i] = a[i] * a[i] + b[i] * b[i]
+
+
+@_jit
+def _clipped(radius, norm, tiny, one):  # type: ignore[no-untyped-def]
     """min(1, radius / norm), 1 where the norm is zero."""
-    factor = np.maximum(norm, np.finfo(norm.dtype).tiny)
-    with np.errstate(over="ignore"):  # a radius over nothing is clipped like any other
-        np.divide(radius, factor, out=factor)
-    return np.minimum(factor, 1, out=factor)
+    return min(one, radius / max(norm, tiny))
+
+
+@_jit
+def _l21_factor(squares, radius, scale):  # type: ignore[no-untyped-def]
+    tiny, one = np.finfo(squares.dtype).tiny, squares.dtype.type(1)
+    for i in range(scale.size):
+        scale[i] = _clipped(radius[i], np.sqrt(squares[i]), tiny, one)
+
+
+@_jit
+def _mean21_factor(total, squares, radius, nband, scale, offset):  # type: ignore[no-untyped-def]
+    tiny, one, zero = np.finfo(squares.dtype).tiny, squares.dtype.type(1), squares.dtype.type(0)
+    inverse, root = one / nband, one / np.sqrt(nband)
+    for i in range(scale.size):
+        mean = total[i] * inverse
+        # Rounding may leave the deviations of equal bands slightly negative.
+        deviation = np.sqrt(max(squares[i] - mean * total[i], zero))
+        s = _clipped(radius[i], deviation, tiny, one)
+        scale[i] = s
+        offset[i] = mean * (_clipped(radius[i], abs(total[i]) * root, tiny, one) - s)
+
+
+@_jit
+def _scale_and_shift(v, scale, offset, out):  # type: ignore[no-untyped-def]
+    for i in range(out.size):
+        out[i] = v[i] * scale[i] + offset[i]

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from pfb.types import Visibilities
+from pfb.kernels.weighting import LIGHTSPEED
+from pfb.types import Real, Visibilities
 
 
 def concatenate(pieces: Sequence[Visibilities]) -> Visibilities:
@@ -43,3 +44,15 @@ def clip_strongest(band: Sequence[Visibilities], fraction: float) -> tuple[Visib
         keep = amplitude <= limit
         out.append(part._replace(vis=np.where(keep, part.vis, 0), weight=np.where(keep, part.weight, 0)))
     return tuple(out)
+
+
+def coordinates(part: Visibilities) -> Real:
+    """Return (u, v, w) in wavelengths of the samples with weight, (3, sample) float64, turned so that w >= 0.
+
+    The sky is real, so a sample and the one opposite to it are the same.
+    """
+    rows, channels = np.nonzero(part.weight)
+    out = np.ascontiguousarray(part.uvw[rows].T)
+    out *= part.freq[channels] / LIGHTSPEED
+    out *= np.where(out[2] < 0, -1.0, 1.0)
+    return out

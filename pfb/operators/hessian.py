@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from pfb.errors import ShapeError
 from pfb.kernels.convolution import convolve
 from pfb.kernels.convolution import transfer as transform
+from pfb.kernels.samples import coordinates
+from pfb.kernels.transform import Transform
 from pfb.operators.measurement import Gridder
 from pfb.types import Real, Visibilities
 
-ACCURACY = 1e-4
-"""Of the gridder inside `VisibilityHessian`: near what single precision allows."""
+ACCURACY = 1e-3
+"""Of the transforms inside `VisibilityHessian`: near what single precision allows."""
+W_ACCURACY = 0.3
+"""The same of the w-term, at worst, which is at the corners of the image: its square is missing there, and the major cycles make
+up for it."""
 
 
 class VisibilityHessian:
-    r"""Degrid, weigh and grid: :math:`H x = R^H W R x / w + \eta x`, in single precision.
+    r"""Predict, weigh and grid: :math:`H x = R^H W R x / w + \eta x`, in single precision.
 
-    The w-term and the edges of the image are as in the residual. It is an approximation all the
-    same, good to `ACCURACY`; the residual of the next major cycle is exact.
+    The w-term is a short sum of products, and edges of the image are as in the residual. It is an approximation all the
+    same, good to `ACCURACY` but for the w-term; the residual of the next major cycle is exact.
 
     Parameters
     ----------
@@ -33,27 +39,42 @@ class VisibilityHessian:
         Sum of the weights of *all* bands, which the result is divided by.
     eta : float
         Added to the diagonal.
+    w_accuracy : float
+        Largest error of the w-term of a sample.
     """
 
-    def __init__(self, band: Sequence[Visibilities], gridder: Gridder, wsum: float, *, eta: float = 0.0) -> None:
+    def __init__(
+        self, band: Sequence[Visibilities], gridder: Gridder, wsum: float, *, eta: float = 0.0, w_accuracy: float = W_ACCURACY
+    ) -> None:
         self.domain = self.codomain = gridder.shape
         self.dtype = np.dtype(np.float64)
         self.eta = float(eta)
-        self._gridder = replace(gridder, epsilon=max(gridder.epsilon, ACCURACY))
-        self._parts = [
-            part._replace(vis=part.vis[:0].copy(), weight=(part.weight / wsum).astype(np.float32))
-            for part in band
-            if part.weight.any()
-        ]
+        self._arguments = gridder, wsum, w_accuracy
+        self._band = [part._replace(vis=part.vis[:0]) for part in band if part.weight.any()]
+        uvw = np.concatenate([np.zeros((3, 0))] + [coordinates(part) for part in self._band], axis=1)
+        self._transform: Transform | None = None
+        if uvw.size:
+            weight = np.concatenate([part.weight[part.weight != 0] for part in self._band])
+            self._weight = (weight / wsum).astype(np.float32)
+            self._transform = Transform(
+                uvw, self.domain, gridder.cell, max(gridder.epsilon, ACCURACY),
+                w_accuracy if gridder.wgridding else None, gridder.nthreads,
+            )  # fmt: skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel as what it was made of: plans of transforms cannot."""
+        gridder, wsum, w_accuracy = self._arguments
+        return partial(VisibilityHessian, eta=self.eta, w_accuracy=w_accuracy), (self._band, gridder, wsum)
 
     def dot(self, x: Real) -> Real:
         """Apply the operator to an image, (nx, ny); the result has the precision of the image."""
         if x.shape != self.domain:
             raise ShapeError(f"VisibilityHessian takes an image of shape {self.domain}, got {x.shape}")
         out = self.eta * x
-        single = x.astype(np.float32, copy=False)
-        for part in self._parts:
-            out += self._gridder.gram(part, single)
+        if self._transform is not None:
+            vis = self._transform.predict(x.astype(np.float32, copy=False))
+            vis *= self._weight
+            out += self._transform.grid(vis)
         return out
 
     hdot = dot

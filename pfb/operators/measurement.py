@@ -77,11 +77,6 @@ class Gridder:
             variance += float(np.vdot(vis, vis).real) / 2
         return Residual(image, variance)
 
-    def gram(self, part: Visibilities, x: Real) -> Real:
-        """Return :math:`R^H W R x` of the coordinates and weights of a part, (nx, ny), in the precision of x and the weights."""
-        vis = gridding.degrid(part.uvw, part.freq, x, weight=part.weight, **self.options)
-        return gridding.grid(part.uvw, part.freq, vis, part.weight, shape=self.shape, **self.options)
-
 
 class Measurement:
     r"""Predict visibilities, :math:`V = R x`, and grid them, :math:`R^H V`; no weights.

@@ -13,6 +13,9 @@ from pfb.types import Real
 
 PRIORS = ("l21", "mean21")
 
+CHUNK = 1 << 15
+"""Coefficients of a pass over all bands: few enough for the cache, many enough for what a call costs."""
+
 
 def importance(bases: Sequence[str]) -> tuple[float, ...]:
     """Return the weight of every basis in the prior: the pixels weigh as much as all wavelets together, which weigh 1 each.
@@ -58,15 +61,42 @@ class JointPrior:
         """Return the same prior with other weights."""
         return replace(self, weight=weight)
 
-    def statistic(self, v: Real) -> Real:
-        """Sum over the bands: (nbasis, bands, n) to (nstatistic, nbasis, n), which may be added over bands."""
-        return _STATISTICS[self.name](v)
+    def statistic(self, blocks: Sequence[Real], part: slice = slice(None)) -> Real:
+        """Sum over the bands of all blocks, (nbasis, bands, n) each, to (nstatistic, nbasis, n), which may be added up.
+
+        `part` selects coefficients.
+        """
+        return _STATISTICS[self.name]([block[:, band, part] for block in blocks for band in range(block.shape[1])])
 
     def factor(self, statistic: Real, radius: Real | float) -> Real:
         """Return what `project` needs, from the statistic of all bands and the radius lambda w of the dual ball."""
         if self.name == "l21":
             return kernels.l21_factor(statistic, radius)
         return kernels.mean21_factor(statistic, radius, self.nband)
+
+    def factors(self, blocks: Sequence[Real], tau: float, part: tuple[int, int]) -> Real:
+        """Return what `project` needs for a range of the coefficients, in one pass over them that stays in the cache.
+
+        Parameters
+        ----------
+        blocks : sequence of (nbasis, bands, ncoefficient) float
+            All bands, in blocks that are branches of the fixed binary tree.
+        tau : float
+            lambda.
+        part : (int, int)
+            First and last + 1 coefficient.
+
+        Returns
+        -------
+        (nstatistic, nbasis, last - first) float
+        """
+        first, last = part
+        out = np.empty((_NSTATISTIC[self.name], len(blocks[0]), last - first), blocks[0].dtype)
+        for start in range(first, last, CHUNK):
+            stop = min(start + CHUNK, last)
+            chunk = slice(start, stop)
+            out[..., start - first : stop - first] = self.factor(self.statistic(blocks, chunk), self.radius(tau, chunk))
+        return out
 
     def radius(self, tau: float, part: slice = slice(None)) -> Real | float:
         """Return tau w, of the coefficients of `part`."""
@@ -78,23 +108,24 @@ class JointPrior:
 
     def prox(self, v: Real, tau: float) -> Real:
         """Return the proximal map of tau g at v, (nbasis, nband, n), by Moreau's identity."""
-        return v - self.project(v, self.factor(self.statistic(v), self.radius(tau)))
+        return v - self.project(v, self.factor(self.statistic([v]), self.radius(tau)))
 
     def value(self, a: Real) -> float:
         """Return g(a) of the coefficients of all bands, (nbasis, nband, n)."""
-        first = self.statistic(a)[0]
+        first = self.statistic([a])[0]
         if self.name == "l21":
             norm = np.sqrt(first)
         else:
             # Not from the sum of the squares: that would leave small deviations half their digits.
             deviation = a - (first / self.nband)[:, None]
-            norm = np.abs(first) / np.sqrt(self.nband) + np.sqrt(kernels.l21_statistic(deviation)[0])
+            norm = np.abs(first) / np.sqrt(self.nband) + np.sqrt(kernels.l21_statistic(deviation.swapaxes(0, 1))[0])
         if self.weight is not None:
             norm = norm * self.weight
         return float(norm.sum())
 
 
-_STATISTICS: dict[str, Callable[[Real], Real]] = {
+_STATISTICS: dict[str, Callable[[Sequence[Real]], Real]] = {
     "l21": kernels.l21_statistic,
     "mean21": kernels.mean21_statistic,
 }
+_NSTATISTIC = {"l21": 1, "mean21": 2}

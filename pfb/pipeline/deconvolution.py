@@ -46,7 +46,8 @@ class Resident:
 
 def dictionary_of(config: Clean, shape: tuple[int, int]) -> Dictionary:
     """Return the bases that the options name, for images of `shape`."""
-    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels)
+    dtype = np.float32 if config.precision == "single" else np.float64
+    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels, dtype)
 
 
 class Deconvolution:
@@ -110,7 +111,7 @@ class Deconvolution:
         graph: Graph = {}
         pixels, models = builders.pursue(
             graph, names, imaged.dirty, imaged.psf, self.mask,
-            total=imaged.total, depth=self.config.start_level, positive=self.constraint.positive,
+            total=imaged.total, depth=self.config.start_level, positive=self.constraint.positive, dtype=self.dictionary.dtype,
         )  # fmt: skip
         run_stage(engine, self.report, "pursue", graph, [pixels, *models])
         found = engine.fetch([pixels])[0]
@@ -128,7 +129,7 @@ class Deconvolution:
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         graph: Graph = {}
-        slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total)
+        slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total, self.dictionary.dtype)
         keep = list(slopes)
         reweighted = 0 <= config.l1_reweight_from <= cycle
         if reweighted or self._weights is None:
@@ -190,7 +191,7 @@ class Deconvolution:
         graph: Graph = {}
         update = builders.updates(
             graph, self.run.names, self.convolutions, self.state.residuals, None,
-            self.imaged.total, self.config.cg_tol, self.config.cg_maxit,
+            self.imaged.total, self.config.cg_tol, self.config.cg_maxit, self.dictionary.dtype,
         )  # fmt: skip
         run_stage(self.engine, self.report, "update", graph, update)
         return update
@@ -198,7 +199,7 @@ class Deconvolution:
     def dual_of(self, graph: Graph, v: int) -> Key:
         """Add a task that joins the dual of one band, (nbasis, ncoefficient), zero after a reversion; returns its key."""
         if self.dual is None:
-            return add(graph, self.run.names.key("dual", v), np.zeros, self.dictionary.codomain)
+            return add(graph, self.run.names.key("dual", v), np.zeros, self.dictionary.codomain, self.dictionary.dtype)
         first = v // self.blocks.band_chunk
         rows = [row[first] for row in self.dual]
         return builders.dual_of_band(graph, self.run.names, rows, v, v - self.blocks.bands[first][0])

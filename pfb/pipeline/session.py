@@ -16,6 +16,7 @@ from pfb.config import Resources
 from pfb.errors import InputError
 from pfb.graph.cluster import CONFIG, ClusterEngine
 from pfb.graph.engine import Engine, ThreadEngine
+from pfb.kernels.memory import keep_freed_memory
 from pfb.kernels.threads import set_thread_budget
 from pfb.pipeline.reporting import Reporter
 
@@ -53,6 +54,7 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
     if not config.scheduler and not config.workers:
         nthread = config.threads_per_worker or cores
         set_thread_budget(nthread)
+        keep_freed_memory()
         engine: Engine = ThreadEngine(nthread)
         try:
             yield engine

@@ -53,16 +53,8 @@ class Dictionary(Protocol):
 class Prior(Protocol):
     """A regulariser whose dual projection needs the bands only through sums over them."""
 
-    def statistic(self, v: Real) -> Real:
-        """Sums over the bands of (basis, band, coefficient)."""
-        ...
-
-    def radius(self, tau: float) -> Real | float:
-        """Radius of the dual ball of tau g, for every coefficient."""
-        ...
-
-    def factor(self, statistic: Real, radius: Real | float) -> Real:
-        """What `project` needs, from the sums over all bands and the radius."""
+    def factors(self, blocks: Sequence[Real], tau: float, part: tuple[int, int]) -> Real:
+        """What `project` needs onto the dual ball of tau g, from the (basis, band, coefficient) of all bands."""
         ...
 
     def project(self, v: Real, factor: Real) -> Real:
@@ -132,8 +124,9 @@ def ascend(dual: Real, x: Sequence[Real], previous: Sequence[Real], dictionary: 
     """
     out = np.empty_like(dual)
     for band, (new, old) in enumerate(zip(x, previous, strict=True)):
-        dictionary.dot(extrapolate(new, old), out=out[:, band])
-    out *= sigma
+        image = extrapolate(new, old)
+        image *= sigma
+        dictionary.dot(image, out=out[:, band])
     out += dual
     return out
 
@@ -229,7 +222,7 @@ def solve(
     previous, gate = x, Gate()
     for _ in range(maxit):
         v = ascend(dual, x, previous, dictionary, steps.sigma)
-        new_dual = prior.project(v, prior.factor(prior.statistic(v), prior.radius(radius)))
+        new_dual = prior.project(v, prior.factors([v], radius, (0, v.shape[-1])))
         images = synthesise(new_dual, dictionary)
         if polar is not None:
             bounds = polar([press(u, a, b, steps.theta) for u, a, b in zip(bounds, x, previous, strict=True)])

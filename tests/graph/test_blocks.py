@@ -120,7 +120,7 @@ def test_blocks_are_branches_of_the_tree_of_bands(nleaf, chunk, rng):
 @pytest.mark.parametrize("nleaf", NLEAVES)
 def test_the_kernels_sum_along_the_same_tree(nleaf, rng):
     terms = rounded(rng, nleaf)
-    found = l21_statistic(np.array(terms)[None])[0, 0]
+    found = l21_statistic(np.array(terms)[:, None])[0, 0]
     np.testing.assert_array_equal(found, tree([np.square(term) for term in terms]))
 
 

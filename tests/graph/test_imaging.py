@@ -221,7 +221,7 @@ def test_preconditioners_are_scaled_by_the_largest_eigenvalue_and_a_margin(opera
         scale = largest_eigenvalue(
             Preconditioner(convolution, GAMMA, SHIFT).dot,
             lambda x, h=hessian: h.dot(x) / (2 * GAMMA) + SHIFT * x,
-            start_vector(SHAPE),
+            start_vector(SHAPE).astype("f4"),
         )
         expected = Preconditioner(convolution, GAMMA, SHIFT, MARGIN * scale)
         np.testing.assert_array_equal(preconditioner.dot(model(v)), expected.dot(model(v)))

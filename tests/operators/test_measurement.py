@@ -113,45 +113,11 @@ def test_the_variance_of_a_residual_is_that_of_its_pixels_if_visibilities_are_in
     assert GRIDDER.residual(band, model).variance == pytest.approx(np.mean(squares), rel=0.05)
 
 
-def test_gram_is_predict_weigh_and_grid(band, rng):
-    """By the definition, also where a sample has no weight; visibilities have no part in it."""
-    x = rng.standard_normal(SHAPE)
-    for part in band:
-        expected = dense([part], [predict(part, x)])
-        np.testing.assert_allclose(GRIDDER.gram(part._replace(vis=part.vis[:0]), x), expected, rtol=0, atol=1e-6)
-
-
-def test_gram_is_the_weights_between_the_operator_and_its_adjoint(band, rng):
-    part, x = band[0], rng.standard_normal(SHAPE)
-    op = Measurement(part.uvw, part.freq, GRIDDER)
-    np.testing.assert_allclose(GRIDDER.gram(part, x), op.hdot(part.weight * op.dot(x)), rtol=0, atol=1e-6)
-    no_data = part._replace(vis=0 * part.vis)
-    np.testing.assert_allclose(GRIDDER.gram(part, x), -GRIDDER.residual([no_data], x).image, rtol=0, atol=1e-6)
-
-
-def test_gram_without_the_w_term(band, rng):
-    part, x = band[0], rng.standard_normal(SHAPE)
-    flat = part._replace(uvw=part.uvw * [1, 1, 0])
-    gridder = Gridder(SHAPE, CELL, epsilon=1e-10, wgridding=False)
-    np.testing.assert_allclose(gridder.gram(part, x), GRIDDER.gram(flat, x), rtol=0, atol=1e-6)
-    assert np.abs(gridder.gram(part, x) - GRIDDER.gram(part, x)).max() > 1e-3
-
-
-@pytest.mark.parametrize("dtype", ["f4", "f8"])
-def test_gram_has_the_precision_of_its_input(dtype, band, rng):
-    part, x = band[0], rng.standard_normal(SHAPE)
-    gridder = Gridder(SHAPE, CELL, epsilon=1e-4)
-    out = gridder.gram(part._replace(weight=part.weight.astype(dtype)), x.astype(dtype))
-    assert out.dtype == dtype
-    np.testing.assert_allclose(out, GRIDDER.gram(part, x), rtol=0, atol=1e-3 * np.abs(out).max())
-
-
 def test_the_input_is_not_changed(band, rng):
     before, model = [(p.vis.copy(), p.weight.copy()) for p in band], rng.standard_normal(SHAPE)
     kept = model.copy()
     GRIDDER.residual(band, model)
     GRIDDER.psf(band, SHAPE)
-    GRIDDER.gram(band[0], model)
     assert (model == kept).all()
     for (vis, weight), p in zip(before, band, strict=True):
         assert (p.vis == vis).all()
@@ -170,7 +136,6 @@ def test_an_empty_band_is_zero_and_has_no_frequency(band):
     for image in (GRIDDER.dirty(band), GRIDDER.psf(band, SHAPE), GRIDDER.residual(band, np.ones(SHAPE)).image):
         assert image.shape == SHAPE
         assert not image.any()
-    assert not any(GRIDDER.gram(part, np.ones(SHAPE)).any() for part in band)
     assert wsum(band) == 0
     assert np.isnan(effective_frequency(band))
 

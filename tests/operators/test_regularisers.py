@@ -55,7 +55,7 @@ class TestEveryRegulariser:
     def test_moreau(self, make, nband, rng):
         """What the prox takes away is a subgradient of tau g where it ends: tau g(z) >= <u, z>, with equality at p."""
         g, tau, v = make(nband, rng), 0.7, coefficients(nband, rng)
-        p, u = g.prox(v, tau), g.project(v, g.factor(g.statistic(v), g.radius(tau)))
+        p, u = g.prox(v, tau), g.project(v, g.factors([v], tau, (0, NCOEFFICIENT)))
         np.testing.assert_allclose(p + u, v, rtol=0, atol=1e-15)
         assert np.vdot(u, p) == pytest.approx(tau * g.value(p), rel=1e-12, abs=1e-13)
         for _ in range(50):
