@@ -98,8 +98,9 @@ HEADER = Template('''\
 """Lattices of rotations for db1 ... db$longest, written by `docs/lattice.py`, which explains them: do not edit.
 
 For every wavelet there are, for one level, `analyse_db*` and its adjoint `synthesise_db*`. They stream the rows of an image
-in pairs, two pairs at a time: `_columns` runs the cascade down the columns, with delays in the scratch, and `_rows` along
-what comes out of that, with delays in registers; `_columns_back` and `_rows_back` are their adjoints.
+in pairs, two pairs at a time: `_fetch` puts even and odd columns apart, `_columns` runs the cascade down them, with delays in
+the scratch, and `_rows` along what comes out of that, with delays in registers; `_store`, `_columns_back` and `_rows_back` are
+their adjoints.
 """
 
 import numba
@@ -107,6 +108,16 @@ import numpy as np
 
 # Only contraction to fused multiply-adds: the sums keep the order in which they are written.
 _jit = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy", boundscheck=False)
+
+
+@_jit
+def _fetch(row, work, even, odd, npair, width):  # type: ignore[no-untyped-def]
+    """Read the even and the odd columns of a row; there is one even column more if width > npair."""
+    e, o = work[even : even + $pitch], work[odd : odd + $pitch]
+    for j in range(npair):
+        e[j], o[j] = row[2 * j], row[2 * j + 1]
+    if width > npair:
+        e[npair] = row[2 * npair]
 
 
 @_jit
@@ -156,7 +167,7 @@ def _rows_back_db$n(low, high, work, even, odd, width, scale_low, scale_high):  
 
 
 @_jit
-def _columns_db$n(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db$n(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     $tangents
@@ -192,17 +203,14 @@ def analyse_db$n(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + $width)
         start = max(0, begin - $delay)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:$middle] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db$n(work, x0, x1, x2, x3, even)
-            _columns_db$n(work[$pitch:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[$middle + r * $pitch + even : $middle + r * $pitch + end - start] = 0
-                work[$middle + (r + 1) * $pitch + odd : $middle + (r + 1) * $pitch + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = $out + 2 * r * $pitch
+                _fetch(row[2 * start :], work, at, at + $pitch, odd, even)
+            _columns_db$n(work, end - start)
+            _columns_db$n(work[$pitch:], end - start)
             _rows_db$n(work, $m0, $m1, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db$n(work, $m2, $m3, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -253,29 +261,27 @@ def wavelet(n: int) -> str:
     # Rows of the scratch, those of even columns before those of odd ones: delays, eight between the axes, eight of an image.
     middle, out = 2 * (n - 1), 2 * (n - 1) + 8
 
-    def columns(cascade: list[str], source: str, target: int) -> list[str]:
-        """Two steps of the cascade down the columns, from `source` to the rows from `target` on."""
+    def columns(cascade: list[str], source: int, late: int, target: int) -> list[str]:
+        """Two steps of the cascade down the columns, from the rows from `source` on to those from `target` on."""
         # All inputs are read before anything is written, or the compiler does not vectorise.
-        lines = [source.format(pair=pair, low=(middle + 4 * pair) * PITCH + n - 1, high=(middle + 4 * pair + 2) * PITCH + n - 1,
-                               first=2 * pair, second=2 * pair + 1) for pair in (0, 1)]  # fmt: skip
+        at = [[f"work[{(first + row) * PITCH + shift} + j]" for row in (0, 2, 4, 6)]
+              for first, shift in ((source, late), (target, 0))]  # fmt: skip
+        lines = [f"a{pair}, d{pair} = {at[0][2 * pair]}, {at[0][2 * pair + 1]}" for pair in (0, 1)]
         lines += [f"s{s} = work[{2 * s * PITCH} + j]" for s in delays]
         for pair in (0, 1):
             lines += [f"a, d = a{pair}, d{pair}", *cascade]
-            lines.append(f"work[{(target + 4 * pair) * PITCH} + j] = a")
-            lines.append(f"work[{(target + 4 * pair + 2) * PITCH} + j] = d")
+            lines += [f"{at[1][2 * pair]} = a", f"{at[1][2 * pair + 1]} = d"]
         return lines + [f"work[{2 * s * PITCH} + j] = s{s}" for s in delays]
 
-    rows = "a{pair}, d{pair} = x{first}[2 * j], x{second}[2 * j]"
-    # The cascade along the rows comes out n - 1 columns late.
-    coefficients = "a{pair}, d{pair} = work[{low} + j], work[{high} + j]"
     return WAVELET.substitute(
         n=n, overlap=2 * n - 1, pitch=PITCH, width=WIDTH, last=WIDTH - 1, delay=n - 1, middle=middle * PITCH, out=out * PITCH,
         scratch=(out + 8) * PITCH, square=repr(lattice.scale**2),
         tangents=_lines([f"t{s} = ty({t!r})" for s, t in enumerate(lattice.tangents)], 1),
         clear=_lines([f"s{s} = ty(0)" for s in delays] or ["# one rotation, no delay"], 1),
         forward=_lines(forward(n), 2), backward=_lines(backward(n), 2),
-        columns=_lines(columns(forward(n), rows, middle), 2),
-        columns_back=_lines(columns(backward(n), coefficients, out), 2),
+        columns=_lines(columns(forward(n), out, 0, middle), 2),
+        # The cascade along the rows comes out n - 1 columns late.
+        columns_back=_lines(columns(backward(n), middle, n - 1, out), 2),
         **{f"m{i}": (middle + i) * PITCH for i in range(8)},
     )  # fmt: skip
 

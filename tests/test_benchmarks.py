@@ -264,3 +264,36 @@ def test_score_of_files(script, tmp_path, capsys):
     capsys.readouterr()
     assert score.main([str(truth), str(tmp_path / "*-model.fits")]) == 2
     assert "no file is named" in capsys.readouterr().err
+
+
+class TestKernels:
+    def test_one_command_compares_and_writes(self, script, tmp_path, capsys):
+        script("kernels").main(["--npix", "128", "--repeat", "1", "--output", str(tmp_path / "k.json")])
+        printed, found = capsys.readouterr().out, json.loads((tmp_path / "k.json").read_text())
+        assert {row["peer"] for row in found["rows"]} >= {"PyWavelets", "ducc0 without pruning"}
+        for row in found["rows"]:
+            assert row["error"] < (1e-13 if row["work"].endswith("f8") else 1e-5)
+            assert row["ratio"] == pytest.approx(row["theirs"] / row["ours"])
+            assert f"| {row['work']} | {row['peer']} |" in printed
+        assert "pfb-imaging is left out" in printed
+        assert 0 < found["first_call"]["warm"] < found["first_call"]["cold"]
+
+    def test_a_peer_that_answers_is_timed_in_turns(self, script, tmp_path, monkeypatch):
+        """By a stand-in that speaks as peer.py does."""
+        kernels = script("kernels")
+        fake = tmp_path / "python"
+        calls = tmp_path / "calls"
+        fake.write_text(f"#!/bin/sh\necho ready\nwhile read name; do echo $name >> {calls}; echo 0.5; done\n")
+        fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+        rows = kernels.incumbent(str(fake), 32, 3)
+        assert [row.theirs for row in rows] == [500.0] * 6
+        assert all(row.ours > 0 for row in rows)
+        expected = ["dot"] * 3 + ["hdot"] * 3 + ["iteration"] * 6 + ["dot"] * 3 + ["hdot"] * 3
+        assert calls.read_text().split() == expected
+
+    def test_a_peer_that_does_not_run_is_an_error(self, script, tmp_path):
+        fake = tmp_path / "python"
+        fake.write_text("#!/bin/sh\nexit 1\n")
+        fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
+        with pytest.raises(SystemExit, match="does not run in the environment that --peer names"):
+            script("kernels").Peer(str(fake), 32, ("self",), 1)

@@ -30,7 +30,8 @@ class Blocks:
         Bands of a block: a power of two, or all of them. With all bands in a block the sums over
         frequency are local to a task, and images travel instead of coefficients.
     basis_chunk : int
-        Bases of a block: a power of two, or all of them.
+        Bases of a block: a power of two, or all of them. The images of a block's bases are added in their order, those of
+        blocks along a tree, so that this, and this alone, changes last bits.
     tile : int
         Coefficients of one task of the sum over bands; all by default (0).
 
@@ -48,7 +49,7 @@ class Blocks:
     tile: int = 0
 
     def __post_init__(self) -> None:
-        # Only then is every block a whole branch of the fixed binary tree, whatever the chunk.
+        # Only then is every block of bands a whole branch of the fixed binary tree, whatever the chunk.
         for what, n, chunk in (("bands", self.nband, self.band_chunk), ("bases", self.nbasis, self.basis_chunk)):
             if chunk < 1 or (chunk < n and chunk & (chunk - 1)):
                 raise InputError(f"a block has {chunk} {what} but must have a power of two or all {n}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import ducc0
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 
 from pfb.errors import ShapeError
 from pfb.types import Complex, Real
+
+ROWS, COLUMNS = 8, 32
+"""Of the spectrum that a thread works on at once, both ways: so few that they stay in its cache."""
 
 
 def transfer(kernel: Real, nthreads: int = 1) -> Complex:
@@ -54,8 +58,8 @@ def neighbourhood_maximum(transfer: Real, padded: tuple[int, int]) -> Real:
 def convolve(image: Real, transfer: NDArray[Any], padded: tuple[int, int], nthreads: int = 1) -> Real:
     r"""Convolve an image, :math:`y = C F^{-1} \hat k F C^T x`; C crops the padded grid to its lower corner.
 
-    The rows of zeros that the padding adds are never transformed, and of the result only
-    the rows that are returned.
+    The rows of zeros that the padding adds are never transformed, and of the result only the rows that are returned. A few
+    rows or columns are padded, transformed and cropped at a time, so that the padded image is never whole.
 
     Parameters
     ----------
@@ -84,12 +88,29 @@ def convolve(image: Real, transfer: NDArray[Any], padded: tuple[int, int], nthre
             f"an image of shape {image.shape} and a transfer function of shape {transfer.shape} do not fit "
             f"a grid of {padded}: it must hold the image and have a transfer function of {(px, py // 2 + 1)}"
         )
-    rows = np.zeros((nx, py), image.dtype)
-    rows[:, :ny] = image
-    spectrum = np.zeros(transfer.shape, np.result_type(image.dtype, np.complex64))
-    ducc0.fft.r2c(rows, axes=(1,), nthreads=nthreads, out=spectrum[:nx])
-    ducc0.fft.c2c(spectrum, axes=(0,), nthreads=nthreads, out=spectrum)
-    spectrum *= transfer
-    ducc0.fft.c2c(spectrum, axes=(0,), forward=False, inorm=2, nthreads=nthreads, out=spectrum)
-    ducc0.fft.c2r(spectrum[:nx], axes=(1,), forward=False, inorm=2, lastsize=py, nthreads=nthreads, out=rows)
-    return np.ascontiguousarray(rows[:, :ny])
+    spectrum = np.empty((nx, transfer.shape[1]), np.result_type(image.dtype, np.complex64))
+    rows = np.zeros((ROWS * nthreads, py), image.dtype)
+    for part, wide in _parts(spectrum, rows, 0):
+        wide[:, :ny] = image[part]
+        ducc0.fft.r2c(wide, axes=(1,), nthreads=nthreads, out=spectrum[part])
+    columns = np.empty((px, COLUMNS * nthreads), spectrum.dtype)
+    for part, high in _parts(spectrum, columns, 1):
+        high[:nx], high[nx:] = spectrum[part], 0
+        ducc0.fft.c2c(high, axes=(0,), nthreads=nthreads, out=high)
+        high *= transfer[part]
+        ducc0.fft.c2c(high, axes=(0,), forward=False, inorm=2, nthreads=nthreads, out=high)
+        spectrum[part] = high[:nx]
+    out = np.empty_like(image, order="C")
+    for part, wide in _parts(spectrum, rows, 0):
+        ducc0.fft.c2r(spectrum[part], axes=(1,), forward=False, inorm=2, lastsize=py, nthreads=nthreads, out=wide)
+        out[part] = wide[:, :ny]
+    return out
+
+
+def _parts(spectrum: Complex, work: NDArray[Any], axis: int) -> Iterator[tuple[tuple[slice, ...], NDArray[Any]]]:
+    """Cut a spectrum along an axis into parts that fit the work space; yields where a part is, and its share of the space."""
+    for first in range(0, spectrum.shape[axis], work.shape[axis]):
+        part = slice(first, min(first + work.shape[axis], spectrum.shape[axis]))
+        width = slice(part.stop - part.start)
+        whole = slice(None)
+        yield ((part, whole), work[width]) if axis == 0 else ((whole, part), work[:, width])

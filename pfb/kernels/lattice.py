@@ -1,8 +1,9 @@
 """Lattices of rotations for db1 ... db8, written by `docs/lattice.py`, which explains them: do not edit.
 
 For every wavelet there are, for one level, `analyse_db*` and its adjoint `synthesise_db*`. They stream the rows of an image
-in pairs, two pairs at a time: `_columns` runs the cascade down the columns, with delays in the scratch, and `_rows` along
-what comes out of that, with delays in registers; `_columns_back` and `_rows_back` are their adjoints.
+in pairs, two pairs at a time: `_fetch` puts even and odd columns apart, `_columns` runs the cascade down them, with delays in
+the scratch, and `_rows` along what comes out of that, with delays in registers; `_store`, `_columns_back` and `_rows_back` are
+their adjoints.
 """
 
 import numba
@@ -10,6 +11,16 @@ import numpy as np
 
 # Only contraction to fused multiply-adds: the sums keep the order in which they are written.
 _jit = numba.njit(nogil=True, cache=True, fastmath={"contract"}, error_model="numpy", boundscheck=False)
+
+
+@_jit
+def _fetch(row, work, even, odd, npair, width):  # type: ignore[no-untyped-def]
+    """Read the even and the odd columns of a row; there is one even column more if width > npair."""
+    e, o = work[even : even + 2080], work[odd : odd + 2080]
+    for j in range(npair):
+        e[j], o[j] = row[2 * j], row[2 * j + 1]
+    if width > npair:
+        e[npair] = row[2 * npair]
 
 
 @_jit
@@ -57,13 +68,13 @@ def _rows_back_db1(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db1(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db1(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(1.0)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[16640 + j], work[20800 + j]
+        a1, d1 = work[24960 + j], work[29120 + j]
         a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
         work[0 + j] = a
@@ -111,17 +122,14 @@ def analyse_db1(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 0)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:0] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db1(work, x0, x1, x2, x3, even)
-            _columns_db1(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[0 + r * 2080 + even : 0 + r * 2080 + end - start] = 0
-                work[0 + (r + 1) * 2080 + odd : 0 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 16640 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db1(work, end - start)
+            _columns_db1(work[2080:], end - start)
             _rows_db1(work, 0, 2080, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db1(work, 4160, 6240, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -194,14 +202,14 @@ def _rows_back_db2(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db2(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db2(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(1.7320508075688772)
     t1 = ty(-0.2679491924311227)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[20800 + j], work[24960 + j]
+        a1, d1 = work[29120 + j], work[33280 + j]
         s0 = work[0 + j]
         a, d = a0, d0
         a, d = a + t0 * d, d - t0 * a
@@ -262,17 +270,14 @@ def analyse_db2(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 1)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:4160] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db2(work, x0, x1, x2, x3, even)
-            _columns_db2(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[4160 + r * 2080 + even : 4160 + r * 2080 + end - start] = 0
-                work[4160 + (r + 1) * 2080 + odd : 4160 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 20800 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db2(work, end - start)
+            _columns_db2(work[2080:], end - start)
             _rows_db2(work, 4160, 6240, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db2(work, 8320, 10400, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -353,15 +358,15 @@ def _rows_back_db3(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db3(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db3(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(2.425497243911958)
     t1 = ty(-0.5460964029793958)
     t2 = ty(0.10588941994813487)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[24960 + j], work[29120 + j]
+        a1, d1 = work[33280 + j], work[37440 + j]
         s0 = work[0 + j]
         s1 = work[4160 + j]
         a, d = a0, d0
@@ -435,17 +440,14 @@ def analyse_db3(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 2)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:8320] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db3(work, x0, x1, x2, x3, even)
-            _columns_db3(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[8320 + r * 2080 + even : 8320 + r * 2080 + end - start] = 0
-                work[8320 + (r + 1) * 2080 + odd : 8320 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 24960 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db3(work, end - start)
+            _columns_db3(work[2080:], end - start)
             _rows_db3(work, 8320, 10400, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db3(work, 12480, 14560, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -534,7 +536,7 @@ def _rows_back_db4(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db4(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db4(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(3.102931485830326)
@@ -542,8 +544,8 @@ def _columns_db4(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t2 = ty(0.25929388162988976)
     t3 = ty(-0.046000097113777894)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[29120 + j], work[33280 + j]
+        a1, d1 = work[37440 + j], work[41600 + j]
         s0 = work[0 + j]
         s1 = work[4160 + j]
         s2 = work[8320 + j]
@@ -630,17 +632,14 @@ def analyse_db4(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 3)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:12480] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db4(work, x0, x1, x2, x3, even)
-            _columns_db4(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[12480 + r * 2080 + even : 12480 + r * 2080 + end - start] = 0
-                work[12480 + (r + 1) * 2080 + odd : 12480 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 29120 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db4(work, end - start)
+            _columns_db4(work[2080:], end - start)
             _rows_db4(work, 12480, 14560, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db4(work, 16640, 18720, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -737,7 +736,7 @@ def _rows_back_db5(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db5(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db5(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(3.771519211689269)
@@ -746,8 +745,8 @@ def _columns_db5(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t3 = ty(-0.1331845456485091)
     t4 = ty(0.020834948930692848)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[33280 + j], work[37440 + j]
+        a1, d1 = work[41600 + j], work[45760 + j]
         s0 = work[0 + j]
         s1 = work[4160 + j]
         s2 = work[8320 + j]
@@ -847,17 +846,14 @@ def analyse_db5(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 4)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:16640] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db5(work, x0, x1, x2, x3, even)
-            _columns_db5(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[16640 + r * 2080 + even : 16640 + r * 2080 + end - start] = 0
-                work[16640 + (r + 1) * 2080 + odd : 16640 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 33280 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db5(work, end - start)
+            _columns_db5(work[2080:], end - start)
             _rows_db5(work, 16640, 18720, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db5(work, 20800, 22880, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -962,7 +958,7 @@ def _rows_back_db6(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db6(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db6(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(4.434468298690675)
@@ -972,8 +968,8 @@ def _columns_db6(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t4 = ty(0.06999987822450948)
     t5 = ty(-0.009658363867335857)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[37440 + j], work[41600 + j]
+        a1, d1 = work[45760 + j], work[49920 + j]
         s0 = work[0 + j]
         s1 = work[4160 + j]
         s2 = work[8320 + j]
@@ -1086,17 +1082,14 @@ def analyse_db6(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 5)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:20800] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db6(work, x0, x1, x2, x3, even)
-            _columns_db6(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[20800 + r * 2080 + even : 20800 + r * 2080 + end - start] = 0
-                work[20800 + (r + 1) * 2080 + odd : 20800 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 37440 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db6(work, end - start)
+            _columns_db6(work[2080:], end - start)
             _rows_db6(work, 20800, 22880, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db6(work, 24960, 27040, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -1209,7 +1202,7 @@ def _rows_back_db7(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db7(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db7(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(5.093498484303615)
@@ -1220,8 +1213,8 @@ def _columns_db7(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t5 = ty(-0.03703317232894079)
     t6 = ty(0.004543409986180823)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[41600 + j], work[45760 + j]
+        a1, d1 = work[49920 + j], work[54080 + j]
         s0 = work[0 + j]
         s1 = work[4160 + j]
         s2 = work[8320 + j]
@@ -1347,17 +1340,14 @@ def analyse_db7(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 6)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:24960] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db7(work, x0, x1, x2, x3, even)
-            _columns_db7(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[24960 + r * 2080 + even : 24960 + r * 2080 + end - start] = 0
-                work[24960 + (r + 1) * 2080 + odd : 24960 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 41600 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db7(work, end - start)
+            _columns_db7(work[2080:], end - start)
             _rows_db7(work, 24960, 27040, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db7(work, 29120, 31200, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:
@@ -1478,7 +1468,7 @@ def _rows_back_db8(low, high, work, even, odd, width, scale_low, scale_high):  #
 
 
 @_jit
-def _columns_db8(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
+def _columns_db8(work, width):  # type: ignore[no-untyped-def]
     """Work on every second column; `work` begins at the row of the even ones or of the odd ones."""
     ty = work.dtype.type
     t0 = ty(5.7496416120242895)
@@ -1490,8 +1480,8 @@ def _columns_db8(work, x0, x1, x2, x3, width):  # type: ignore[no-untyped-def]
     t6 = ty(0.019605582091024497)
     t7 = ty(-0.0021588710067178478)
     for j in range(width):
-        a0, d0 = x0[2 * j], x1[2 * j]
-        a1, d1 = x2[2 * j], x3[2 * j]
+        a0, d0 = work[45760 + j], work[49920 + j]
+        a1, d1 = work[54080 + j], work[58240 + j]
         s0 = work[0 + j]
         s1 = work[4160 + j]
         s2 = work[8320 + j]
@@ -1630,17 +1620,14 @@ def analyse_db8(image, ll, lh, hl, hh):  # type: ignore[no-untyped-def]
         end = min(c1, begin + 2048)
         start = max(0, begin - 7)
         even, odd = max(0, min(ncolumn, end) - start), max(0, min(npair, end) - start)
-        work[:29120] = 0
+        work[:] = 0  # the delays, and the columns beyond the image
         for i in range(0, c0, 2):
-            x0 = (image[2 * i] if 2 * i < n0 else blank)[2 * start :]
-            x1 = (image[2 * i + 1] if 2 * i + 1 < n0 else blank)[2 * start :]
-            x2 = (image[2 * i + 2] if 2 * i + 2 < n0 else blank)[2 * start :]
-            x3 = (image[2 * i + 3] if 2 * i + 3 < n0 else blank)[2 * start :]
-            _columns_db8(work, x0, x1, x2, x3, even)
-            _columns_db8(work[2080:], x0[1:], x1[1:], x2[1:], x3[1:], odd)
-            for r in range(0, 8, 2):
-                work[29120 + r * 2080 + even : 29120 + r * 2080 + end - start] = 0
-                work[29120 + (r + 1) * 2080 + odd : 29120 + (r + 1) * 2080 + end - start] = 0
+            for r in range(4):
+                row = image[2 * i + r] if 2 * i + r < n0 else blank
+                at = 45760 + 2 * r * 2080
+                _fetch(row[2 * start :], work, at, at + 2080, odd, even)
+            _columns_db8(work, end - start)
+            _columns_db8(work[2080:], end - start)
             _rows_db8(work, 29120, 31200, ll[i, start:], hl[i, start:], end - start, plus, minus)
             _rows_db8(work, 33280, 35360, lh[i, start:], hh[i, start:], end - start, minus, plus)
             if i + 1 < c0:

@@ -8,7 +8,6 @@ import numpy as np
 
 from pfb.errors import InputError, ShapeError
 from pfb.kernels import wavelets
-from pfb.kernels.prox import split
 from pfb.types import Real
 
 
@@ -77,18 +76,11 @@ class Dictionary:
     def hdot(self, a: Real) -> Real:
         """Add up the images of all bases: (nbasis, size) to (nx, ny).
 
-        They are added along the fixed binary tree, so that the sum over branches of it is the same to the bit.
+        One after the other, in their order, each while it is made: no basis has an image of its own.
         """
         if a.shape != self.codomain:
             raise ShapeError(f"the dictionary takes coefficients of shape {self.codomain}, got {a.shape}")
-        return self._sum(a, 0, len(a))
-
-    def _sum(self, a: Real, first: int, last: int) -> Real:
-        if last - first == 1:
-            out = np.zeros(self.domain, a.dtype)
-            wavelets.synthesise(a[first], self.bases[first], self.nlevels, out)
-            return out
-        middle = first + split(last - first)
-        out = self._sum(a, first, middle)
-        out += self._sum(a, middle, last)
+        out = np.zeros(self.domain, a.dtype)
+        for name, row in zip(self.bases, a, strict=True):
+            wavelets.synthesise(row, name, self.nlevels, out)
         return out

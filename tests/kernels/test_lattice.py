@@ -105,7 +105,7 @@ def arguments(part):
     work, row, scale = np.zeros(100_000), np.zeros(64), 1.0
     return {
         "rows": (work, 0, 2080, row, row, 32, scale, scale), "rows_back": (row, row, work, 0, 2080, 32, scale, scale),
-        "columns": (work, row, row, row, row, 32), "columns_back": (work, 32),
+        "columns": (work, 32), "columns_back": (work, 32), "fetch": (row, work, 0, 2080, 32, 32),
     }[part]  # fmt: skip
 
 
