@@ -70,6 +70,8 @@ def convolve(image: Real, transfer: NDArray[Any], padded: tuple[int, int], nthre
     padded : (int, int)
         Size ``(px, py)`` of the grid; ``2 n - 1`` or more makes the convolution linear over
         the whole image, less lets the far ends of the kernel wrap around.
+    nthreads : int
+        Threads of the transforms; 0 takes all that ducc0 has. The result is the same for any number.
 
     Returns
     -------
@@ -89,11 +91,12 @@ def convolve(image: Real, transfer: NDArray[Any], padded: tuple[int, int], nthre
             f"a grid of {padded}: it must hold the image and have a transfer function of {(px, py // 2 + 1)}"
         )
     spectrum = np.empty((nx, transfer.shape[1]), np.result_type(image.dtype, np.complex64))
-    rows = np.zeros((ROWS * nthreads, py), image.dtype)
+    share = nthreads or ducc0.misc.thread_pool_size()
+    rows = np.zeros((ROWS * share, py), image.dtype)
     for part, wide in _parts(spectrum, rows, 0):
         wide[:, :ny] = image[part]
         ducc0.fft.r2c(wide, axes=(1,), nthreads=nthreads, out=spectrum[part])
-    columns = np.empty((px, COLUMNS * nthreads), spectrum.dtype)
+    columns = np.empty((px, COLUMNS * share), spectrum.dtype)
     for part, high in _parts(spectrum, columns, 1):
         high[:nx], high[nx:] = spectrum[part], 0
         ducc0.fft.c2c(high, axes=(0,), nthreads=nthreads, out=high)
