@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from astropy.io import fits
 from score import Model, read_images
+from stages import INTERVAL
 
 from pfb.types import Geometry
 
@@ -64,6 +65,10 @@ def run(path: str, prefix: str, geometry: Geometry, *, nband: int, robust: float
     began = time.monotonic()
     with log.open("w") as output:
         process = subprocess.Popen(words, stdout=output, stderr=subprocess.STDOUT)
+        peak = 0
+        while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            peak = max(peak, resident(process.pid))
+            time.sleep(INTERVAL)
         _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:
@@ -73,7 +78,16 @@ def run(path: str, prefix: str, geometry: Geometry, *, nband: int, robust: float
         channels, mfs = f"{prefix}-model.fits", f"{prefix}-residual.fits"
     residual = np.squeeze(fits.getdata(mfs)).T
     seconds, cpu = time.monotonic() - began, used.ru_utime + used.ru_stime
-    return Run(read_images(channels), residual, seconds, cpu, used.ru_maxrss * 1024, version())
+    return Run(read_images(channels), residual, seconds, cpu, peak, version())
+
+
+def resident(pid: int) -> int:
+    """Return the highest resident memory of a program so far in bytes, 0 once it has ended.
+
+    What the kernel reports of an ended child counts the process that started it, as it was before the child became the program.
+    """
+    found = re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text())
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def release() -> tuple[int, ...]:

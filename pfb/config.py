@@ -184,11 +184,11 @@ class Clean(Image):
     cg_tol: float = option(1e-3, minimum=0.0, help="stop the conjugate gradients at this relative residual")
     cg_maxit: int = option(150, minimum=1, help="conjugate gradient iterations at most")
     pd_tol: float = option(1e-6, minimum=0.0, help="stop the primal-dual iteration at this relative change")
+    pd_maxit: int = option(25, minimum=1, help="primal-dual iterations at most")
     precision: str = option(
         "single", choices=("single", "double"),
         help="of images and coefficients while minimising; visibilities and residuals are double always",
     )
-    pd_maxit: int = option(25, minimum=1, help="primal-dual iterations at most")
     positivity: str = option(
         "none",
         choices=("none", "clip", "joint"),

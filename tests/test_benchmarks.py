@@ -232,6 +232,17 @@ class TestSynthetic:
         assert result.imager == "WSClean version 0.0"
         assert result.residual == 0
 
+    def test_memory_is_that_of_the_program_not_of_who_started_it(self, script):
+        resident = script("wsclean").resident
+        ours = np.ones(80_000_000)  # 640 MB here
+        code = "x = bytearray(200_000_000); print(1, flush=True); input()"
+        child = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        child.stdout.readline()
+        found = resident(child.pid)
+        child.communicate(b"\n")
+        assert ours.nbytes > 600e6
+        assert 200e6 < found < 400e6
+
     def test_wsclean_that_fails_says_why(self, script, tmp_path, wsclean):
         with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 3:.*No such file"):
             script("wsclean").run(

@@ -40,7 +40,7 @@ detach (targets, weights of the prior) may have to be made again from what it dr
 
 
 class ThreadBudget(WorkerPlugin):
-    """Gives the libraries of a worker as many threads as the worker has.
+    """Gives the libraries of a worker as many threads as the worker has, and lets it keep its memory.
 
     A nanny starts its worker with ``OMP_NUM_THREADS=1``, which would leave ducc0 with one thread
     however many it is asked for.
@@ -49,7 +49,7 @@ class ThreadBudget(WorkerPlugin):
     name = "pfb-thread-budget"
 
     def setup(self, worker: Any) -> None:
-        """Set the budget when the worker starts, or when the plugin reaches it."""
+        """Set both when the worker starts, or when the plugin reaches it."""
         set_thread_budget(worker.state.nthreads)
         keep_freed_memory()
 

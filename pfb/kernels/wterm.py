@@ -79,7 +79,7 @@ def factorise(w: tuple[float, float], deepest: float, accuracy: float) -> WTerm:
     exact = np.exp(2j * np.pi * np.linspace(*w, 2 * nodes.size)[:, None] * n_minus_one)
     scaled = exact * root
     _, _, vectors = np.linalg.svd(np.concatenate([scaled.real, scaled.imag]), full_matrices=False)
-    count = 2
+    count = 2 * max(int(cycles), 1)  # fewer never do
     while count < nodes.size - 1:
         error = scaled - (scaled @ vectors[:count].T) @ vectors[:count]
         if np.abs(error / root).max() <= accuracy:
@@ -90,7 +90,7 @@ def factorise(w: tuple[float, float], deepest: float, accuracy: float) -> WTerm:
     # What is known at the nodes, elsewhere: by its Legendre series.
     degrees = np.arange(nodes.size)
     series = (root * vectors) @ legendre.legvander(nodes, degrees[-1]) * (degrees + 0.5)
-    screens = legendre.legval(np.linspace(-1, 1, entry), series.T).T
+    screens = legendre.legvander(np.linspace(-1, 1, entry), degrees[-1]) @ series.T
     return WTerm(_pairs(screens, np.float32), _pairs(phases, np.complex64), *w, deepest)
 
 
@@ -172,12 +172,18 @@ def _lookup(offset, table, cell, deepest, p, q):  # type: ignore[no-untyped-def]
 
 
 @_jit
+def _alike(offset, nx):  # type: ignore[no-untyped-def]
+    """The one or two rows that lie so many from the middle."""
+    return range(nx // 2 - offset, min(nx // 2 + offset + 1, nx), max(2 * offset, 1))
+
+
+@_jit
 def _modulate(image, table, cell, deepest, out):  # type: ignore[no-untyped-def]
     nx, ny = image.shape
     p, q = np.empty(ny, np.float32), np.empty(ny, np.float32)
     for offset in range(nx // 2 + 1):
         _lookup(offset, table, cell, deepest, p, q)
-        for i in range(nx // 2 - offset, min(nx // 2 + offset + 1, nx), max(2 * offset, 1)):
+        for i in _alike(offset, nx):
             for j in range(ny):
                 out[i, j] = complex(image[i, j] * p[j], image[i, j] * q[j])
 
@@ -188,7 +194,7 @@ def _demodulate(grid, table, cell, deepest, out):  # type: ignore[no-untyped-def
     p, q = np.empty(ny, np.float32), np.empty(ny, np.float32)
     for offset in range(nx // 2 + 1):
         _lookup(offset, table, cell, deepest, p, q)
-        for i in range(nx // 2 - offset, min(nx // 2 + offset + 1, nx), max(2 * offset, 1)):
+        for i in _alike(offset, nx):
             for j in range(ny):
                 out[i, j] += grid[i, j].real * p[j] + grid[i, j].imag * q[j]
 
@@ -222,4 +228,3 @@ def _spread(vis, places, table, points):  # type: ignore[no-untyped-def]
         first, second = half * np.conj(a) * vis[k], half * np.conj(b) * vis[k]
         points[0, k] = first + complex(-second.imag, second.real)
         points[1, k] = np.conj(first) + complex(second.imag, second.real)
-

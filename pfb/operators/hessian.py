@@ -17,24 +17,24 @@ from pfb.operators.measurement import Gridder
 from pfb.types import Real, Visibilities
 
 ACCURACY = 1e-3
-"""Of the transforms inside `VisibilityHessian`: near what single precision allows."""
+"""Of the transforms inside `VisibilityHessian`."""
 W_ACCURACY = 0.3
-"""The same of the w-term, at worst, which is at the corners of the image: its square is missing there, and the major cycles make
-up for it."""
+"""The same of the w-term, at worst: for the longest w at the corners of the image. What it makes of H is a few per cent at most
+(docs/decisions.md), which major cycles contract, since their residuals are exact."""
 
 
 class VisibilityHessian:
     r"""Predict, weigh and grid: :math:`H x = R^H W R x / w + \eta x`, in single precision.
 
-    The w-term is a short sum of products, and edges of the image are as in the residual. It is an approximation all the
-    same, good to `ACCURACY` but for the w-term; the residual of the next major cycle is exact.
+    The w-term is a short sum of products, good to `w_accuracy`, all else to `ACCURACY`; the residual of the next major
+    cycle is exact.
 
     Parameters
     ----------
     band : sequence of Visibilities
         Coordinates and imaging weights of a band; the visibilities themselves are not used.
     gridder : Gridder
-        The image grid; its accuracy is lowered to `ACCURACY`.
+        The image grid; its accuracy is used if it is lower than `ACCURACY`.
     wsum : float
         Sum of the weights of *all* bands, which the result is divided by.
     eta : float
