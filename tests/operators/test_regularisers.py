@@ -163,6 +163,20 @@ def test_radius_of_a_part_of_the_coefficients(rng):
     assert JointPrior("l21", 4).radius(2.0, slice(1, 3)) == 2.0
 
 
+@pytest.mark.parametrize("part", [(0, 23), (5, 19), (7, 8)])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["l21", "mean21"])
+def test_passes_in_chunks_over_blocks_of_bands_change_no_bit(name, dtype, part, rng, monkeypatch):
+    """Four bands in blocks of two, one and one; every coefficient has its own weight."""
+    v = rng.standard_normal((2, 4, 23)).astype(dtype)
+    g = JointPrior(name, 4, rng.uniform(0, 2, (2, 23)).astype(dtype))
+    whole = g.factor(g.statistic([v]), g.radius(0.5))[..., slice(*part)]
+    monkeypatch.setattr("pfb.operators.regularisers.CHUNK", 4)
+    found = g.factors([v[:, :2], v[:, 2:3], v[:, 3:]], 0.5, part)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, whole)
+
+
 def test_reweighting_makes_a_new_object(rng):
     plain, w = JointPrior("l21", 4), weights(rng)
     other = plain.reweighted(w)
