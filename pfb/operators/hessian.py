@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -12,22 +12,29 @@ from pfb.errors import ShapeError
 from pfb.kernels.convolution import convolve
 from pfb.kernels.convolution import transfer as transform
 from pfb.kernels.samples import coordinates
+from pfb.kernels.sampling import Sampling, sampling
+from pfb.kernels.toeplitz import Toeplitz
+from pfb.kernels.toeplitz import size as size_of_toeplitz
 from pfb.kernels.transform import Transform
 from pfb.operators.measurement import Gridder
 from pfb.types import Real, Visibilities
 
 ACCURACY = 1e-3
 """Of the transforms inside `VisibilityHessian`."""
-W_ACCURACY = 0.3
-"""The same of the w-term, at worst: for the longest w at the corners of the image. What it makes of H is a few per cent at most
+W_ACCURACY = 0.05
+"""The same of the w-term, in the mean over samples and pixels. What it makes of H is a few per cent at most
 (docs/decisions.md), which major cycles contract, since their residuals are exact."""
+PSF_ACCURACY = 1e-5
+"""Of the PSFs inside a `Toeplitz`, so that no eigenvalue is negative by more than the rounding error."""
+LARGEST = 100
+"""Bytes per pixel of the image that these PSFs may take; duals and images of a band take about 50."""
 
 
 class VisibilityHessian:
     r"""Predict, weigh and grid: :math:`H x = R^H W R x / w + \eta x`, in single precision.
 
     The w-term is a short sum of products, good to `w_accuracy`, all else to `ACCURACY`; the residual of the next major
-    cycle is exact.
+    cycle is exact. Many samples are worked on as convolutions, few one by one.
 
     Parameters
     ----------
@@ -40,7 +47,7 @@ class VisibilityHessian:
     eta : float
         Added to the diagonal.
     w_accuracy : float
-        Largest error of the w-term of a sample.
+        Error of the w-term in the mean over samples and pixels.
     """
 
     def __init__(
@@ -52,14 +59,16 @@ class VisibilityHessian:
         self._arguments = gridder, wsum, w_accuracy
         self._band = [part._replace(vis=part.vis[:0]) for part in band if part.weight.any()]
         uvw = np.concatenate([np.zeros((3, 0))] + [coordinates(part) for part in self._band], axis=1)
-        self._transform: Transform | None = None
+        self._product: Callable[[Real], Real] | None = None
         if uvw.size:
             weight = np.concatenate([part.weight[part.weight != 0] for part in self._band])
-            self._weight = (weight / wsum).astype(np.float32)
-            self._transform = Transform(
-                uvw, self.domain, gridder.cell, max(gridder.epsilon, ACCURACY),
-                w_accuracy if gridder.wgridding else None, gridder.nthreads,
-            )  # fmt: skip
+            weight = (weight / wsum).astype(np.float32)
+            epsilon = max(gridder.epsilon, ACCURACY)
+            seen = sampling(uvw, weight, self.domain, gridder.cell, epsilon, w_accuracy if gridder.wgridding else None)
+            if as_convolutions(seen, LARGEST * self.domain[0] * self.domain[1]):
+                self._product = Toeplitz(seen, weight, PSF_ACCURACY, gridder.nthreads).dot
+            else:
+                self._product = partial(_through_samples, Transform(seen, epsilon, gridder.nthreads), weight)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as what it was made of: plans of transforms cannot."""
@@ -71,13 +80,28 @@ class VisibilityHessian:
         if x.shape != self.domain:
             raise ShapeError(f"VisibilityHessian takes an image of shape {self.domain}, got {x.shape}")
         out = self.eta * x
-        if self._transform is not None:
-            vis = self._transform.predict(x.astype(np.float32, copy=False))
-            vis *= self._weight
-            out += self._transform.grid(vis)
+        if self._product is not None:
+            out += self._product(x.astype(np.float32, copy=False))
         return out
 
     hdot = dot
+
+
+def as_convolutions(seen: Sampling, memory: int) -> bool:
+    """Return whether a product takes less time as convolutions than through the samples, and fits the memory, in bytes.
+
+    The costs are nanoseconds per pixel, sample and screen, as measured (docs/decisions.md); they decide the same everywhere.
+    """
+    pixels, screens = seen.decimation.shape[0] * seen.decimation.shape[1], 2 * seen.term.npair
+    through_samples = screens * (6.4 * pixels + 52 * seen.places.size)
+    convolutions = screens * (14 + screens) * pixels
+    return convolutions < through_samples and size_of_toeplitz(seen) <= memory
+
+
+def _through_samples(transform: Transform, weight: Real, x: Real) -> Real:
+    vis = transform.predict(x)
+    vis *= weight
+    return transform.grid(vis)
 
 
 class PsfHessian:

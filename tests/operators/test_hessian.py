@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from pfb.errors import ShapeError
+from pfb.kernels.sampling import sampling
+from pfb.operators import hessian
 from pfb.operators.hessian import ACCURACY, W_ACCURACY, PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder, wsum
 from pfb.testing import check_adjoint
@@ -121,6 +123,12 @@ FINE = {"w_accuracy": 1e-5}
 """So that nothing but `ACCURACY` limits the operator."""
 
 
+@pytest.fixture(params=["through samples", "as convolutions"])
+def _way(request, monkeypatch):
+    """Both ways, whatever the costs."""
+    monkeypatch.setattr(hessian, "as_convolutions", lambda *_: request.param == "as convolutions")
+
+
 def piece(rng, rows, freq):
     """Samples with large w, some of weight zero with NaN under it."""
     freq = np.asarray(freq)
@@ -130,7 +138,7 @@ def piece(rng, rows, freq):
 
 
 @pytest.fixture
-def band(rng):
+def band(rng, _way):
     """Two spectral windows of different size, one of them of one channel, and a piece without rows."""
     return piece(rng, 60, [0.9e9, 1.0e9, 1.1e9]), piece(rng, 40, [1.3e9]), piece(rng, 0, [1.4e9, 1.5e9])
 
@@ -208,7 +216,7 @@ def test_by_default_the_w_term_is_good_enough_for_major_cycles(band, rng):
         for accuracy in (1e-5, W_ACCURACY)
     )
     assert 1e-3 < error(coarse, exact) < 0.05
-    assert np.linalg.eigvalsh(2 * coarse - exact)[0] > -10 * ACCURACY
+    assert np.linalg.eigvalsh(2 * coarse - exact)[0] > -3e-3 * np.linalg.eigvalsh(exact)[-1]
 
 
 def test_threads_may_share_it(band, rng):
@@ -218,6 +226,16 @@ def test_threads_may_share_it(band, rng):
     expected = [op.dot(x) for x in images]
     with ThreadPoolExecutor(4) as pool:
         np.testing.assert_array_equal(list(pool.map(op.dot, images)), expected)
+
+
+@pytest.mark.parametrize("n", [30, 30_000])
+def test_many_samples_are_worked_on_as_convolutions(n, rng):
+    """Unless that takes more memory than it may."""
+    uvw = rng.uniform(-20, 20, (3, n))
+    uvw[2] = rng.uniform(0, 400, n)
+    seen = sampling(uvw, np.ones(n), (40, 40), WIDE, 1e-3, 0.05)
+    assert hessian.as_convolutions(seen, 10**9) == (n > 1000)
+    assert not hessian.as_convolutions(seen, 10**5)
 
 
 def test_it_is_the_convolution_with_the_psf_on_a_small_field(band, rng):
@@ -264,7 +282,8 @@ def test_the_result_has_the_precision_of_the_image(dtype, band, rng):
     assert error(out, op.dot(x.astype("f8"))) < SINGLE
 
 
-def test_a_gridder_that_is_less_accurate_still_stays_so(band, rng):
+def test_a_gridder_that_is_less_accurate_still_stays_so(band, rng, monkeypatch):
+    monkeypatch.setattr(hessian, "as_convolutions", lambda *_: False)
     x = rng.standard_normal((12, 10))
     coarse, fine, finest = (
         VisibilityHessian(band, Gridder((12, 10), WIDE, epsilon=epsilon), wsum(band)).dot(x) for epsilon in (1e-2, 1e-4, 1e-12)
