@@ -201,21 +201,23 @@ def iteration(npix: int, bases: tuple[str, ...], nband: int, dtype: Any) -> Call
     """Return a function that does one primal-dual iteration without a gradient, with positivity."""
     psi = Dictionary((npix, npix), bases, NLEVELS, dtype)
     prior, constraint = JointPrior("l21", nband), Constraint("clip")
-    x = np.random.default_rng(0).standard_normal((nband, npix, npix)).astype(dtype)
-    state = [x, x, np.zeros((len(bases), nband, psi.codomain[1]), dtype), np.zeros_like(x)]
+    x = list(np.random.default_rng(0).standard_normal((nband, npix, npix)).astype(dtype))
+    dual = np.zeros((len(bases), nband, psi.codomain[1]), dtype)
+    state: list[Any] = [x, x, dual, [np.zeros_like(image) for image in x]]
 
     def once() -> None:
-        new, old, dual, bound = state
-        v = primal_dual.ascend(dual, new, old, psi, SIGMA)
-        v = prior.project(v, prior.factors([v], RADIUS, (0, v.shape[-1])))
-        bound = constraint.polar(primal_dual.press(bound, new, old, THETA), None, [])
-        following = np.stack(primal_dual.synthesise(v, psi))
-        following += bound
-        following *= -TAU
-        following += new
-        for a, b in zip(following, new, strict=True):
-            primal_dual.change(a, b)
-        state[:] = following, new, v, bound
+        new, old, dual, bounds = state
+        extrapolated = [primal_dual.extrapolate(a, b) for a, b in zip(new, old, strict=True)]
+        dual = primal_dual.renew(dual, extrapolated, psi, prior, SIGMA, RADIUS)
+        bounds = [constraint.polar(primal_dual.press(u, image, THETA)) for u, image in zip(bounds, extrapolated, strict=True)]
+        following = primal_dual.synthesise(dual, psi)
+        for image, bound, before in zip(following, bounds, new, strict=True):
+            for rows in primal_dual.runs(image):
+                image[rows] += bound[rows]
+                image[rows] *= -TAU
+                image[rows] += before[rows]
+            primal_dual.change(image, before)
+        state[:] = following, new, dual, bounds
 
     return once
 

@@ -13,9 +13,10 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import click
@@ -112,11 +113,11 @@ def simulate(folder: Path, observation: Simulation, report: Reporter) -> Path:
     return path
 
 
-def configure(arguments: Sequence[str], output: str) -> Clean:
-    """Read options of `pfb clean` from a command line, with `OPTIONS` for those that are not given."""
+def configure(arguments: Sequence[str], output: str, options: Mapping[str, Any] = MappingProxyType(OPTIONS)) -> Clean:
+    """Read options of `pfb clean` from a command line, with `options` for those that are not given."""
     command = click.Command("clean", params=list(parameters(Clean)))
     given = ["--output", output, "--overwrite", *arguments]
-    with command.make_context("pfb clean", given, default_map=dict(OPTIONS)) as context:
+    with command.make_context("pfb clean", given, default_map=dict(options)) as context:
         return Clean(**context.params)
 
 

@@ -308,3 +308,76 @@ class TestKernels:
         fake.chmod(fake.stat().st_mode | stat.S_IXUSR)
         with pytest.raises(SystemExit, match="does not run in the environment that --peer names"):
             script("kernels").Peer(str(fake), 32, ("self",), 1)
+
+
+def test_layouts_are_compared_on_threads_and_workers(script, capsys):
+    """On one worker four of them, on two workers those with single bands; all bring the same images."""
+    script("layouts").main(["--npix", "48", "--nband", "2", "--repeat", "1", "--threads", "2"])
+    lines = [[cell.strip() for cell in line.split("|")[1:-1]] for line in capsys.readouterr().out.splitlines()[2:]]
+    where = [line[0] for line in lines]
+    assert [where.count(w) for w in dict.fromkeys(where)] == [4, 4, 2]
+    assert all(float(line[6]) < 1e-5 for line in lines)
+    assert [float(line[6]) for line in lines if line[1].startswith("1 of 4 bases")] == [0.0] * 5
+    tasks = {line[1]: int(line[2]) for line in lines[:4]}
+    assert tasks["1 of 4 bases, 1 of 2 bands"] > tasks["1 of 4 bases, 2 of 2 bands"] > tasks["4 of 4 bases, 2 of 2 bands"]
+
+
+class TestPriors:
+    def test_one_command_compares_and_writes(self, script, tmp_path, capsys, monkeypatch):
+        priors, synthetic = script("priors"), script("synthetic")
+        small = synthetic.Simulation(**{**vars(synthetic.OBSERVATION), "nant": 8, "scans": 1, "scan_length": 0.5})
+        monkeypatch.setattr(synthetic, "OBSERVATION", small)
+        monkeypatch.setattr(priors, "OPTIONS", {**priors.OPTIONS, "npix": "96", "cell": 30.0})
+        arguments = ["--folder", str(tmp_path), "--skies", "extended", "--rmsfactors", "0.3", "--niter", "2"]
+        for _ in range(2):  # the set is made once
+            assert priors.main(arguments) == 0
+        printed, found = capsys.readouterr().out, json.loads((tmp_path / "priors.json").read_text())
+        assert printed.count("simulate") == 1
+        assert [(line["sky"], line["prior"], line["rmsfactor"]) for line in found] == [
+            ("extended", "mean21", 0.3),
+            ("extended", "l21", 0.3),
+        ]
+        assert all(line["snr"] > 0 for line in found)
+        assert printed.splitlines()[-1].startswith("| extended | l21 | 0.3 |")
+
+    def test_the_truth_is_complete_and_has_the_right_spectra(self, script):
+        priors, score = script("priors"), script("score")
+        cube = np.stack([score.truth_image(POINTS, GEOMETRY, freq) for freq in FREQ])
+        model = score.Model(GEOMETRY, FREQ, cube)
+        assert priors.sources(model, POINTS, noise=2e-3) == pytest.approx((1.0, 0.0), abs=1e-9)
+        cube[1] *= 1.1
+        cube[:, 48, 60] = 0  # the only faint point
+        slope = np.log(1.1) / np.log(FREQ[1] / FREQ[0])
+        assert priors.sources(model, POINTS, noise=2e-3) == pytest.approx((0.0, slope), rel=1e-3)
+
+    def test_long_baselines_are_flagged(self, script, tmp_path):
+        priors, synthetic = script("priors"), script("synthetic")
+        observation = synthetic.Simulation(**{**vars(synthetic.OBSERVATION), "nant": 5, "scans": 1, "scan_length": 0.2})
+        path = str(tmp_path / "a.ms")
+        synthetic.write_set(path, synthetic.lay_out(observation, synthetic.truth()[:3]), overwrite=True)
+        priors.shorten(path, 9000.0)
+        with priors.arcae.table(path) as table:
+            uvw, flag = table.getcol("UVW"), table.getcol("FLAG")
+        with priors.arcae.table(f"{path}/SPECTRAL_WINDOW") as windows:
+            wavelengths = np.hypot(uvw[:, 0], uvw[:, 1]) * windows.getcol("CHAN_FREQ").max() / 299792458.0
+        assert (wavelengths > 9000).any()
+        assert flag[wavelengths > 9000].all()
+        assert not flag[wavelengths < 9000].all(axis=(1, 2)).any()
+
+    def test_unknown_options_are_errors(self, script, tmp_path, capsys):
+        assert script("priors").main(["--folder", str(tmp_path), "--nitre", "3"]) == 2
+        assert capsys.readouterr().err.startswith("priors: ")
+
+
+class TestSteps:
+    def test_ours_need_the_fewest_iterations(self, script, tmp_path, capsys):
+        script("steps").main(["--npix", "32", "--maxit", "300", "--output", str(tmp_path / "s.json")])
+        found = json.loads((tmp_path / "s.json").read_text())
+        theirs, plain, ours = (row[0] for row in found["iterations"].values())
+        assert ours * 2.5 < plain < (theirs or 300)
+        assert capsys.readouterr().out.splitlines()[-1].startswith("| ours, preconditioned | ")
+
+    def test_an_objective_counts_as_near_when_it_stays_so(self, script):
+        count = script("steps").count
+        assert count([100.0, 0.5, 2.0, 0.5, 0.05, 0.005, 0.0], 0.0) == [3, 4, 5]
+        assert count([100.0, 50.0, 0.5], 0.0) == [2, None, None]

@@ -17,10 +17,11 @@ from dask.highlevelgraph import HighLevelGraph
 from pfb.errors import InputError, ShapeError
 from pfb.graph.blocks import Blocks, Range, add_pairs
 from pfb.graph.names import Names, token
-from pfb.graph.primal_dual import statistic, synthesise
+from pfb.graph.primal_dual import statistic
 from pfb.graph.tasks import Graph, add, ref, refs
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
+from pfb.solvers import primal_dual
 from pfb.types import Real
 
 
@@ -161,13 +162,14 @@ def l21_norm(a: da.Array, *, tile: int = 0, name: str) -> da.Array:
     return _array(graph, made, a, (a.chunks[0], tuple(last - first for first, last in tiles)))
 
 
-def analyse(images: Real, dictionary: Dictionary) -> Real:
+def analyse(images: Any, dictionary: Dictionary) -> Real:
     """Decompose the images of a block, (bands, nx, ny) to (bases, bands, coefficients)."""
-    nbasis, ncoefficient = dictionary.codomain
-    out = np.empty((nbasis, len(images), ncoefficient), images.dtype)
-    for band, image in enumerate(images):
-        dictionary.dot(image, out=out[:, band])
-    return out
+    return primal_dual.decompose(images, dictionary, images.dtype)
+
+
+def synthesise(coefficients: Real, dictionary: Dictionary) -> Real:
+    """Add up the images of a block, (bases, bands, coefficients) to (bands, nx, ny)."""
+    return np.stack(primal_dual.synthesise(coefficients, dictionary))
 
 
 def norm(prior: JointPrior, blocks: list[Real], tile: Range) -> Real:

@@ -72,6 +72,27 @@ class Blocks:
         return ranges(self.ncoefficient, self.tile or self.ncoefficient)
 
 
+APART = 1.6
+"""What the passes over the coefficients of a basis cost in blocks of single bands, over their cost in a block of all bands."""
+
+
+def bands_of_a_block(nband: int, nbasis: int, nworker: int, nthread: int) -> int:
+    """Return the band chunk of the dual that takes the least time, with a block for every basis.
+
+    With all bands in a block no coefficient leaves its task, and every one is read and written once. But they have to be
+    on one worker, and its threads share the bases: with more of them than bases some have nothing to do.
+
+    Parameters
+    ----------
+    nband, nbasis : int
+        Sizes of the axes.
+    nworker, nthread : int
+        Workers that the bands are spread over, and their threads together.
+    """
+    rounds = -(-nbasis // nthread) * nthread / nbasis
+    return nband if nworker == 1 and rounds <= APART else 1
+
+
 Nest = int | tuple["Nest", "Nest"]
 
 

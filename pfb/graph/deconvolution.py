@@ -19,7 +19,7 @@ from pfb.operators.regularisers import JointPrior, importance
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers.conjugate_gradient import conjugate_gradient
 from pfb.solvers.major_cycle import Statistics
-from pfb.solvers.primal_dual import change
+from pfb.solvers.primal_dual import change, decompose
 from pfb.solvers.reweighting import l1_weight
 from pfb.types import LinearOperator, Real
 
@@ -196,7 +196,7 @@ def _data_term(hessian: LinearOperator, model: Real, before: Real, slope: Real, 
 
 
 def _prior_term(dictionary: Dictionary, prior: JointPrior, models: list[Real], weight: Real | None) -> float:
-    coefficients = np.stack([dictionary.dot(model) for model in models], axis=1)
+    coefficients = decompose(models, dictionary, models[0].dtype)
     return (prior if weight is None else prior.reweighted(weight)).value(coefficients)
 
 

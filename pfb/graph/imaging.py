@@ -134,8 +134,9 @@ def hessians(graph: Graph, names: Names, bands: Sequence[Key], gridder: Gridder,
 
 
 def convolutions(
-    graph: Graph, names: Names, psfs: Sequence[Key], shape: tuple[int, int], total: float, eta: float, nthreads: int
-) -> list[Key]:
+    graph: Graph, names: Names, psfs: Sequence[Key], shape: tuple[int, int], total: float, eta: float, nthreads: int,
+    dtype: Any = np.float64,
+) -> list[Key]:  # fmt: skip
     """Make the convolution with its PSF of every band, which approximates the Hessian at little cost.
 
     Parameters
@@ -148,9 +149,12 @@ def convolutions(
         As for `hessians`.
     nthreads : int
         Threads of each convolution.
+    dtype
+        Their precision.
     """
     return [
-        add(graph, names.key("convolution", v), _convolution, ref(key), shape, total, eta, nthreads) for v, key in enumerate(psfs)
+        add(graph, names.key("convolution", v), _convolution, ref(key), shape, total, eta, nthreads, dtype)
+        for v, key in enumerate(psfs)
     ]
 
 
@@ -201,8 +205,8 @@ def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> Visibili
     return VisibilityHessian(band, gridder, total, eta=eta)
 
 
-def _convolution(psf_: Real, shape: tuple[int, int], total: float, eta: float, nthreads: int) -> PsfHessian:
-    return PsfHessian(psf_, shape, total, eta=eta, nthreads=nthreads)
+def _convolution(psf_: Real, shape: tuple[int, int], total: float, eta: float, nthreads: int, dtype: Any) -> PsfHessian:
+    return PsfHessian(psf_, shape, total, eta=eta, nthreads=nthreads, dtype=dtype)
 
 
 def _preconditioner(convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float) -> Preconditioner:

@@ -10,9 +10,9 @@ from pfb.graph.tasks import Key
 
 STAGES = (
     "read", "band", "counts", "weigh", "grid", "psf", "beam", "hessian", "convolution", "precondition", "mask", "mfs",
-    "statistics", "cg", "pursue", "model", "slope", "reweight", "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change",
-    "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective", "subtract",
-    "residual", "variance", "interpolate", "write", "park", "resume",
+    "statistics", "cg", "pursue", "model", "slope", "reweight", "extrapolate", "psi-dot", "branch-norm", "l21-norm", "dual",
+    "dual-change", "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective",
+    "subtract", "residual", "variance", "interpolate", "write", "park", "resume",
 )  # fmt: skip
 """Every prefix that a key may have."""
 

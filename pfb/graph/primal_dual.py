@@ -1,15 +1,16 @@
 """The primal-dual iteration as one graph, cut into blocks of iterations.
 
-Per iteration, for every block b of bases and v of bands:
+Per iteration, for every block b of bases, block w of bands, and band v:
 
 =============  ==========  ====================================================
 stage          index       makes
 =============  ==========  ====================================================
-`psi-dot`      b, v        v + sigma Psi^H (2 x - x_prev)
-`branch-norm`  b, t, v     sums over the bands of one worker (if there are several)
-`l21-norm`     b, t, w     the sum over frequency, and from it the projection
-`dual`         b, v        the projected dual
-`psi-hdot`     b, v        Psi v' of the bases of a block
+`extrapolate`  v           2 x - x_prev
+`psi-dot`      b, w        v + sigma Psi^H of it
+`branch-norm`  b, t, w     sums over the bands of one worker (if there are several)
+`l21-norm`     b, t, o     the sum over frequency, and from it the projection
+`dual`         b, w        the projected dual
+`psi-hdot`     b, w        Psi v' of the bases of a block
 `press`        v           u + theta (2 x - x_prev)               (if constrained)
 `negative`     v           where it is negative       (if positivity is joint)
 `positivity`   v           the dual of the constraint         (if constrained)
@@ -19,7 +20,10 @@ stage          index       makes
 `converged`    -           the gate
 =============  ==========  ====================================================
 
-t is a tile of coefficients, w the worker that the sum is made on. Every task looks at the gate of
+If a block has all bands, the sum over frequency is local to a task: `dual` then is what `psi-dot`, `l21-norm` and `dual`
+make else, in one pass over the coefficients.
+
+t is a tile of coefficients, o the worker that the sum is made on. Every task looks at the gate of
 the iteration before: once it is shut, states pass through and transients are `SKIPPED`, so that a
 graph of many iterations stops where the loop would.
 """
@@ -35,7 +39,7 @@ import numpy as np
 from pfb.graph.blocks import Blocks, Nest, add_nested, add_pairs, branches
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
-from pfb.operators.constraints import Constraint, Mask, negative
+from pfb.operators.constraints import Constraint, Mask
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers import primal_dual
@@ -90,12 +94,12 @@ class PrimalDual:
         return block * self.nworker // len(self.blocks.bands)
 
     def primal(self, iteration: int) -> list[Key]:
-        """Keys of the images after so many iterations, one per block of bands."""
-        return [self.names.key("primal", v, iteration=iteration) for v in range(len(self.blocks.bands))]
+        """Keys of the images (nx, ny) after so many iterations, one per band."""
+        return [self.names.key("primal", v, iteration=iteration) for v in range(self.blocks.nband)]
 
     def bounds(self, iteration: int) -> list[Key]:
-        """Keys of the dual of the constraint after so many iterations, one per block of bands; none if there is none."""
-        nv = len(self.blocks.bands) if self.constraint.active else 0
+        """Keys of the dual of the constraint after so many iterations, one per band; none if there is none."""
+        nv = self.blocks.nband if self.constraint.active else 0
         return [self.names.key("positivity", v, iteration=iteration) for v in range(nv)]
 
     def dual(self, iteration: int) -> list[list[Key]]:
@@ -127,8 +131,8 @@ class PrimalDual:
         bounds : list of Key, optional
             Dual of the constraint to start from; zero by default.
         """
-        for (first, last), key in zip(self.blocks.bands, self.primal(0), strict=True):
-            add(graph, key, stack, refs(x[first:last]))
+        for key, image in zip(self.primal(0), x, strict=True):
+            add(graph, key, unchanged, ref(image))
         for b, row in enumerate(self.dual(0)):
             for v, key in enumerate(row):
                 if dual is None:
@@ -161,38 +165,43 @@ class PrimalDual:
             steps=self.steps._replace(sigma=1 / self.dictionary.norm_squared),
         )  # fmt: skip
         once.start(graph, slopes, None)
-        gate = ref(once.gate(0))
-        once._ascend(graph, gate, 0, once.primal(0), [self.dictionary.subset(*bases) for bases in self.blocks.bases])
-        once._threshold(graph, gate, 0, weights)
+        once._ascend(graph, ref(once.gate(0)), 0, once.primal(0), weights, once._parts)
         return once.dual(1)
 
     def iterations(self, graph: Graph, data: Data, first: int, last: int) -> None:
         """Add the iterations `first` to `last` - 1, which read `state(first)`."""
-        parts = [self.dictionary.subset(*bases) for bases in self.blocks.bases]
+        parts = self._parts
         for k in range(first, last):
             gate = ref(self.gate(k))
             # Before the first iteration nothing is extrapolated.
             previous = self.primal(max(k - 1, 0))
-            self._ascend(graph, gate, k, previous, parts)
-            self._threshold(graph, gate, k, data.weights)
-            self._constrain(graph, gate, k, previous, data.mask)
+            extrapolated = [
+                add(graph, self._key("extrapolate", k, v), gated, gate, SKIPPED, primal_dual.extrapolate, ref(x), ref(before))
+                for v, (x, before) in enumerate(zip(self.primal(k), previous, strict=True))
+            ]
+            self._ascend(graph, gate, k, extrapolated, data.weights, parts)
+            self._constrain(graph, gate, k, extrapolated, data.mask)
             self._descend(graph, gate, k, data, parts)
             self._measure(graph, gate, k, k == last - 1)
 
     def finish(self, graph: Graph, iteration: int, mask: Key | None = None) -> list[Key]:
-        """Add the images of single bands after the last iteration, as the constraint wants them; returns their keys."""
-        blocks, out = self.primal(iteration), []
-        signs: list[Any] = []
+        """Add the images after the last iteration, as the constraint wants them; returns their keys."""
+        images = self.primal(iteration)
+        models = [self.names.key("model", v) for v in range(len(images))]
+        signs = []
         if self.constraint.joint:
-            signs = [add(graph, self.names.key("negative", v), negative, ref(key)) for v, key in enumerate(blocks)]
-        for v, ((first, last), key) in enumerate(zip(self.blocks.bands, blocks, strict=True)):
-            block = ref(key)
+            signs = [add(graph, self.names.key("negative", v), np.less, ref(key), 0) for v, key in enumerate(images)]
+        for model, image in zip(models, images, strict=True):
             if self.constraint.active:
-                limited = self.names.key("positivity", v)
-                block = ref(add(graph, limited, obey, self.constraint, block, _optional(mask), refs(signs)))
-            for band in range(first, last):
-                out.append(add(graph, self.names.key("model", band), band_of, block, band - first))
-        return out
+                add(graph, model, obey, self.constraint, ref(image), _optional(mask), refs(signs))
+            else:
+                add(graph, model, unchanged, ref(image))
+        return models
+
+    @property
+    def _parts(self) -> list[Dictionary]:
+        """The dictionaries of the blocks of bases."""
+        return [self.dictionary.subset(*bases) for bases in self.blocks.bases]
 
     def _shape(self, b: int, v: int) -> tuple[int, int, int]:
         (b0, b1), (v0, v1) = self.blocks.bases[b], self.blocks.bands[v]
@@ -201,81 +210,82 @@ class PrimalDual:
     def _key(self, stage: str, iteration: int, *index: int) -> Key:
         return self.names.key(stage, *index, iteration=iteration + 1)
 
-    def _ascend(self, graph: Graph, gate: Any, k: int, previous: list[Key], parts: list[Dictionary]) -> None:
-        images = [(ref(x), ref(before)) for x, before in zip(self.primal(k), previous, strict=True)]
-        for b, (part, row) in enumerate(zip(parts, self.dual(k), strict=True)):
-            for v, ((x, before), dual) in enumerate(zip(images, row, strict=True)):
-                add(
-                    graph, self._key("psi-dot", k, b, v), gated, gate, SKIPPED,
-                    primal_dual.ascend, ref(dual), x, before, part, self.steps.sigma,
-                )  # fmt: skip
-
-    def _threshold(self, graph: Graph, gate: Any, k: int, weights: Sequence[Key] | None) -> None:
-        nv = len(self.blocks.bands)
-        parts, nest = branches(nv, self.owner)
-        for b, (old_row, new_row) in enumerate(zip(self.dual(k), self.dual(k + 1), strict=True)):
-            ascended = [self._key("psi-dot", k, b, v) for v in range(nv)]
+    def _ascend(
+        self, graph: Graph, gate: Any, k: int, images: list[Key], weights: Sequence[Key] | None, parts: list[Dictionary]
+    ) -> None:
+        for b, part in enumerate(parts):
             weight = None if weights is None else ref(weights[b])
-            factors = []
-            for t, tile in enumerate(self.blocks.tiles):
-                slot = (b * len(self.blocks.tiles) + t) % self.nworker
-                key = self._key("l21-norm", k, b, t, slot)
-                if len(parts) == 1:
-                    add(graph, key, gated, gate, SKIPPED, threshold, self.prior, refs(ascended), tile, self.radius, weight)
-                else:
-                    sums = [self._branch(graph, gate, k, (b, t), part, tile) for part in parts]
-                    add(
-                        graph, key, gated, gate, SKIPPED,
-                        join, self.prior, refs(sums), nest, tile, self.radius, weight,
-                    )  # fmt: skip
-                factors.append(key)
-            for old, new, v in zip(old_row, new_row, ascended, strict=True):
-                add(graph, new, gated, gate, ref(old), project, self.prior, ref(v), refs(factors))
+            if len(self.blocks.bands) == 1:
+                old, new = ref(self.dual(k)[b][0]), self.dual(k + 1)[b][0]
+                sigma, radius = self.steps.sigma, self.radius
+                add(graph, new, gated, gate, old, renew, old, refs(images), part, self.prior, sigma, radius, weight)
+                continue
+            for v, (old_key, (first, last)) in enumerate(zip(self.dual(k)[b], self.blocks.bands, strict=True)):
+                add(
+                    graph, self._key("psi-dot", k, b, v), gated, gate, SKIPPED, primal_dual.ascend,
+                    ref(old_key), refs(images[first:last]), part, self.prior, self.steps.sigma,
+                )  # fmt: skip
+            self._threshold(graph, gate, k, b, weight)
+
+    def _threshold(self, graph: Graph, gate: Any, k: int, b: int, weight: Any) -> None:
+        parts, nest = branches(len(self.blocks.bands), self.owner)
+        ascended = [self._key("psi-dot", k, b, v) for v in range(len(self.blocks.bands))]
+        factors = []
+        for t, tile in enumerate(self.blocks.tiles):
+            slot = (b * len(self.blocks.tiles) + t) % self.nworker
+            key = self._key("l21-norm", k, b, t, slot)
+            if len(parts) == 1:
+                add(graph, key, gated, gate, SKIPPED, threshold, self.prior, refs(ascended), tile, self.radius, weight)
+            else:
+                sums = [self._branch(graph, gate, k, (b, t), part, tile) for part in parts]
+                add(graph, key, gated, gate, SKIPPED, join, self.prior, refs(sums), nest, tile, self.radius, weight)
+            factors.append(key)
+        for old, new, v in zip(self.dual(k)[b], self.dual(k + 1)[b], ascended, strict=True):
+            add(graph, new, gated, gate, ref(old), project, self.prior, ref(v), refs(factors))
 
     def _branch(self, graph: Graph, gate: Any, k: int, index: tuple[int, int], part: tuple[int, int], tile: Any) -> Key:
         members = [self._key("psi-dot", k, index[0], v) for v in range(*part)]
         key = self._key("branch-norm", k, *index, part[0])
         return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile)
 
-    def _constrain(self, graph: Graph, gate: Any, k: int, previous: list[Key], mask: Key | None) -> None:
+    def _constrain(self, graph: Graph, gate: Any, k: int, images: list[Key], mask: Key | None) -> None:
         if not self.constraint.active:
             return
         pressed = [
             add(
                 graph, self._key("press", k, v), gated, gate, SKIPPED,
-                primal_dual.press, ref(bound), ref(x), ref(before), self.steps.theta,
+                primal_dual.press, ref(bound), ref(image), self.steps.theta,
             )
-            for v, (bound, x, before) in enumerate(zip(self.bounds(k), self.primal(k), previous, strict=True))
+            for v, (bound, image) in enumerate(zip(self.bounds(k), images, strict=True))
         ]  # fmt: skip
         signs = []
         if self.constraint.joint:
             signs = [
-                add(graph, self._key("negative", k, v), gated, gate, SKIPPED, negative, ref(key)) for v, key in enumerate(pressed)
+                add(graph, self._key("negative", k, v), gated, gate, SKIPPED, np.less, ref(key), 0)
+                for v, key in enumerate(pressed)
             ]
         for old, new, key in zip(self.bounds(k), self.bounds(k + 1), pressed, strict=True):
             add(graph, new, gated, gate, ref(old), self.constraint.polar, ref(key), _optional(mask), refs(signs))
 
     def _descend(self, graph: Graph, gate: Any, k: int, data: Data, parts: list[Dictionary]) -> None:
-        dual, bounds = self.dual(k + 1), self.bounds(k + 1)
-        for v, ((first, last), x, new) in enumerate(zip(self.blocks.bands, self.primal(k), self.primal(k + 1), strict=True)):
-            images = [
-                add(graph, self._key("psi-hdot", k, b, v), gated, gate, SKIPPED, synthesise, ref(row[v]), part)
-                for b, (row, part) in enumerate(zip(dual, parts, strict=True))
-            ]
+        for b, (row, part) in enumerate(zip(self.dual(k + 1), parts, strict=True)):
+            for w, dual in enumerate(row):
+                add(graph, self._key("psi-hdot", k, b, w), gated, gate, SKIPPED, primal_dual.synthesise, ref(dual), part)
+        bounds: list[Any] = [ref(key) for key in self.bounds(k + 1)] or [None] * self.blocks.nband
+        of_band = [(w, v - first) for w, (first, last) in enumerate(self.blocks.bands) for v in range(first, last)]
+        for v, (x, new, (w, index)) in enumerate(zip(self.primal(k), self.primal(k + 1), of_band, strict=True)):
             grad = add(
                 graph, self._key("grad", k, v), gated, gate, SKIPPED, gradient,
-                refs(list(data.hessians[first:last])), ref(x), refs(list(data.before[first:last])),
-                refs(list(data.slopes[first:last])), self.gamma,
+                ref(data.hessians[v]), ref(x), ref(data.before[v]), ref(data.slopes[v]), self.gamma,
             )  # fmt: skip
-            preconditioners = refs(list(data.preconditioners[first:last]))
-            bound = ref(bounds[v]) if bounds else None
-            add(graph, new, gated, gate, ref(x), step, ref(x), ref(grad), refs(images), bound, preconditioners)
+            images = refs([self._key("psi-hdot", k, b, w) for b in range(len(parts))])
+            add(graph, new, gated, gate, ref(x), step, ref(x), ref(grad), images, index, bounds[v], ref(data.preconditioners[v]))
 
     def _measure(self, graph: Graph, gate: Any, k: int, last: bool) -> None:
         changes = []
         for v, (new, old) in enumerate(zip(self.primal(k + 1), self.primal(k), strict=True)):
             key = self._key("change", k, v)
-            changes.append(add(graph, key, gated, gate, SKIPPED, change, ref(new), ref(old)))
+            changes.append(add(graph, key, gated, gate, SKIPPED, primal_dual.change, ref(new), ref(old)))
         duals = []
         if last:  # one more pass over the coefficients, so once per block of iterations only
             for b, (new_row, old_row) in enumerate(zip(self.dual(k + 1), self.dual(k), strict=True)):
@@ -312,32 +322,24 @@ def gated(gate: Gate, shut: Any, function: Callable[..., Any], *args: Any) -> An
     return shut if gate.done else function(*args)
 
 
-def change(new: Real, old: Real) -> list[Change]:
-    """Return the change of every band of a block."""
-    return [primal_dual.change(a, b) for a, b in zip(new, old, strict=True)]
-
-
-def advance(gate: Gate, changes: list[list[Change]], duals: list[Change], tol: float) -> Gate:
+def advance(gate: Gate, changes: list[Change], duals: list[Change], tol: float) -> Gate:
     """Return the next gate; the change of the dual stays the last one known if none is given."""
     if gate.done:
         return gate
-    new = primal_dual.advance(gate, [band for block in changes for band in block], duals, tol)
+    new = primal_dual.advance(gate, changes, duals, tol)
     return new if duals else new._replace(dual=gate.dual)
-
-
-def stack(images: list[Real]) -> Real:
-    """Make a block of bands of their images; a view if there is one band."""
-    return images[0][None] if len(images) == 1 else np.stack(images)
-
-
-def band_of(block: Real, index: int) -> Real:
-    """Return the image of one band of a block."""
-    return block[index]
 
 
 def statistic(prior: JointPrior, blocks: list[Real], tile: tuple[int, int]) -> Real:
     """Sum over the bands of several blocks, along the fixed tree."""
     return prior.statistic(blocks, slice(*tile))
+
+
+def renew(
+    dual: Real, images: list[Real], dictionary: Dictionary, prior: JointPrior, sigma: float, radius: float, weight: Real | None
+) -> Real:
+    """Return the next dual of all bands."""
+    return primal_dual.renew(dual, images, dictionary, _weighted(prior, weight), sigma, radius)
 
 
 def threshold(prior: JointPrior, blocks: list[Real], tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
@@ -360,29 +362,38 @@ def project(prior: JointPrior, v: Real, factors: list[Real]) -> Real:
     return prior.project(v, factors[0] if len(factors) == 1 else np.concatenate(factors, axis=-1))
 
 
-def synthesise(dual: Real, dictionary: Dictionary) -> Real:
-    """Return the images of a block's bands, (bands, nx, ny)."""
-    return stack(primal_dual.synthesise(dual, dictionary))
-
-
-def gradient(hessians: list[LinearOperator], x: Real, before: list[Real], slopes: list[Real], gamma: float) -> Real:
-    """Return the gradient of the data term of a block's bands, H (x - before) / gamma - slope."""
-    out = np.empty_like(x)
-    for band, (hessian, old, slope) in enumerate(zip(hessians, before, slopes, strict=True)):
-        np.divide(hessian.dot(x[band] - old), gamma, out=out[band])
-        out[band] -= slope
+def gradient(hessian: LinearOperator, x: Real, before: Real, slope: Real, gamma: float) -> Real:
+    """Return the gradient of the data term of a band, H (x - before) / gamma - slope."""
+    out = hessian.dot(x - before)
+    if gamma != 1:
+        out /= gamma
+    out -= slope
     return out
 
 
-def step(x: Real, grad: Real, images: list[Real], bound: Real | None, preconditioners: list[LinearOperator]) -> Real:
-    """Return the next images of a block, x - T (grad + Psi v + u)."""
-    total = add_pairs(images)
-    out = grad + (total if bound is None else total + bound)
-    for band, preconditioner in enumerate(preconditioners):
-        np.subtract(x[band], preconditioner.dot(out[band]), out=out[band])
-    return out
+def step(x: Real, grad: Real, blocks: list[list[Real]], index: int, bound: Real | None, preconditioner: LinearOperator) -> Real:
+    """Return the next image of a band, x - T (grad + Psi v + u).
+
+    Parameters
+    ----------
+    x, grad : (nx, ny) float
+    blocks
+        Psi v of every block of bases, of the bands of one block.
+    index : int
+        Which of these bands it is.
+    bound : (nx, ny) float, optional
+        u.
+    preconditioner
+        T.
+    """
+    total = np.empty_like(x)
+    for rows in primal_dual.runs(x):
+        np.add(grad[rows], add_pairs([images[index][rows] for images in blocks]), out=total[rows])
+        if bound is not None:
+            total[rows] += bound[rows]
+    return np.subtract(x, preconditioner.dot(total), out=total)
 
 
 def obey(constraint: Constraint, x: Real, mask: Mask | None, negatives: list[Mask]) -> Real:
-    """Return the projection of a block's images onto the constraint."""
+    """Return the projection of an image onto the constraint."""
     return x - constraint.polar(x, mask, negatives)

@@ -85,19 +85,42 @@ def mean21_factor(statistic: Real, radius: Real | float, nband: int) -> Real:
     return out
 
 
-def project(v: Real, factor: Real) -> Real:
+def ascend(dual: Real, coefficients: Real, sigma: float) -> None:
+    r"""Overwrite coefficients a with :math:`v + \sigma a`; both are (nbasis, nband, ncoefficient), rows are contiguous."""
+    step = dual.dtype.type(sigma)
+    for index in np.ndindex(dual.shape[:2]):
+        _ascend(dual[index], coefficients[index], step)
+
+
+def inside(statistic: Real, radius: Real | float) -> bool:
+    """Return whether all coefficients are inside of the ball by so much that rounding does not matter: `project` is the identity.
+
+    Parameters
+    ----------
+    statistic : (1 or 2, nbasis, ncoefficient) float
+        Of all bands; the sums of the squares come last, and bound what any of the two regularisers limits.
+    radius : float or (nbasis, ncoefficient) float
+        Radius of the ball.
+    """
+    margin = 1 + 16 * np.finfo(statistic.dtype).eps
+    return all(_inside(squares, limit, margin) for squares, limit in zip(statistic[-1], _rows(radius, statistic), strict=True))
+
+
+def project(v: Real, factor: Real, out: Real | None = None) -> Real:
     """Map the bands onto the dual ball: scale, and offset if there is one.
 
     Parameters
     ----------
     v : (nbasis, nband, ncoefficient) float
     factor : (1 or 2, nbasis, ncoefficient) float
+    out : (nbasis, nband, ncoefficient) float, optional
+        Where the result goes; may be v itself.
 
     Returns
     -------
     (nbasis, nband, ncoefficient) float
     """
-    out = np.empty_like(v)
+    out = np.empty_like(v) if out is None else out
     for basis, index in np.ndindex(v.shape[:2]):
         if len(factor) == 1:
             np.multiply(v[basis, index], factor[0, basis], out=out[basis, index])
@@ -158,6 +181,20 @@ def _moments_two(a, b, total, squares):  # type: ignore[no-untyped-def]
 def _clipped(radius, norm, tiny, one):  # type: ignore[no-untyped-def]
     """min(1, radius / norm), 1 where the norm is zero."""
     return min(one, radius / max(norm, tiny))
+
+
+@_jit
+def _ascend(dual, coefficients, sigma):  # type: ignore[no-untyped-def]
+    for i in range(dual.size):
+        coefficients[i] = dual[i] + sigma * coefficients[i]
+
+
+@_jit
+def _inside(squares, radius, margin):  # type: ignore[no-untyped-def]
+    beyond = 0
+    for i in range(squares.size):
+        beyond += squares[i] * margin > radius[i] * radius[i]
+    return beyond == 0
 
 
 @_jit

@@ -27,17 +27,13 @@ class Sampling(NamedTuple):
     """(2, sample, 2) float32: cycles per coarse pixel along x and y of the samples, and of those opposite to them."""
 
 
-def sampling(
-    uvw: Real, weight: Real, shape: tuple[int, int], cell: float, epsilon: float, w_accuracy: float | None
-) -> Sampling:  # fmt: skip
+def sampling(uvw: Real, shape: tuple[int, int], cell: float, epsilon: float, w_accuracy: float | None) -> Sampling:
     """Prepare the products of images with samples, whose signs are those of `pfb.kernels.gridding`.
 
     Parameters
     ----------
     uvw : (3, sample) float64
         Coordinates in wavelengths, w >= 0; one sample or more.
-    weight : (sample,) float
-        How much each sample counts where the w-term is approximated.
     shape : (int, int)
         Size of the image, any.
     cell : float
@@ -50,7 +46,7 @@ def sampling(
     w = np.zeros(uvw.shape[1]) if w_accuracy is None else uvw[2]
     decimation = Decimation(shape, highest_frequencies(uvw[:2], w, shape, cell), epsilon)
     coarse = cell * decimation.ratio[0], cell * decimation.ratio[1]
-    term = wterm.factorise(w, weight, wterm.depths(decimation.shape, coarse), w_accuracy or 1.0)
+    term = wterm.factorise((float(w.min()), float(w.max())), wterm.deepest(decimation.shape, coarse), w_accuracy or 1.0)
     # Coordinates of x = 0, 1, ... run against l; the second half of them is opposite to the first.
     coord = np.empty((2, uvw.shape[1], 2), np.float32)
     coord[0, :, 0], coord[0, :, 1] = uvw[0] * coarse[0], uvw[1] * -coarse[1]

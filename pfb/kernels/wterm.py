@@ -4,15 +4,13 @@ Over the w of the samples and the n - 1 of the pixels
 
 .. math:: e^{2\pi i w (n - 1)} \approx \sum_j a_j(w)\, g_j(n - 1)
 
-with real screens g, which are singular vectors of the left side, weighed by how many samples and pixels have this w and
-this depth: twice the :math:`w (n - 1)` of most of them, in cycles, and a few more are enough. Two real images are
-transformed as one complex image, so a prediction takes half as many Fourier transforms as there are screens; w-stacking takes
-one for every plane of w.
+with real screens g, which are singular vectors of the left side: twice the largest :math:`w (n - 1)`, in cycles, and a few
+more are enough. Two real images are transformed as one complex image, so a prediction takes half as many Fourier
+transforms as there are screens; w-stacking takes one for every plane of w.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, NamedTuple
 
 import numba
@@ -24,9 +22,6 @@ from pfb.types import Complex, Real
 
 FINEST = 256
 """Entries of a table per cycle of phase: linear interpolation between them is off by 8e-5."""
-
-SPREAD, BINS = 128, 64
-"""Pixels along an axis whose depth is looked at, and bins of their histogram."""
 
 _jit = numba.njit(nogil=True, cache=True, fastmath={"contract", "reassoc", "nsz"}, error_model="numpy")
 
@@ -57,66 +52,46 @@ class WTerm(NamedTuple):
         return np.clip((w - self.first) * (last / span if span > 0 else 0.0), 0, last).astype(np.float32)
 
 
-def depths(shape: tuple[int, int], cell: tuple[float, float]) -> Real:
-    """Return n - 1 of some pixels, evenly spread, as numbers <= 0; the smallest of all is among them, -1 beyond the horizon.
-
-    Parameters
-    ----------
-    shape : (int, int)
-        Size of an image.
-    cell : (float, float)
-        Pixel sizes in radians.
-    """
-    x, y = ((np.unique(np.linspace(0, n - 1, SPREAD).astype(int)) - n // 2) * size for n, size in zip(shape, cell, strict=True))
-    square = x[:, None] ** 2 + y**2
-    return np.asarray(np.sqrt(np.maximum(1 - square, 0)) - 1).ravel()
+def deepest(shape: tuple[int, int], cell: tuple[float, float]) -> float:
+    """Return the smallest n - 1 of an image, that of its corner, as a number <= 0; -1 beyond the horizon."""
+    square = float(sum((n // 2 * size) ** 2 for n, size in zip(shape, cell, strict=True)))
+    return float(np.sqrt(max(1 - square, 0)) - 1)
 
 
-def factorise(w: Real, weight: Real, depth: Real, accuracy: float) -> WTerm:
+def factorise(w: tuple[float, float], deepest: float, accuracy: float) -> WTerm:
     """Factorise the w-term.
 
     Parameters
     ----------
-    w : (sample,) float
-        w of the samples in wavelengths, not negative.
-    weight : (sample,) float
-        How much each of them counts.
-    depth : (pixel,) float
-        n - 1 of pixels, or of some of them.
+    w : (float, float)
+        Smallest and largest w in wavelengths, of samples turned so that it is not negative.
+    deepest : float
+        The smallest n - 1.
     accuracy : float
-        Error of the phase factor in the mean over samples and pixels; the fewest pairs of screens are used that reach it.
-        A tenth of both means is one over all w, and over all depths, so that what is rare is not left out.
+        Largest error of the phase factor at any w and pixel; the fewest pairs of screens are used that reach it.
     """
-    first, last, deepest = float(w.min()), float(w.max()), float(depth.min())
-    cycles = last * -deepest
+    cycles = w[1] * -deepest
     entry = 2 + int(FINEST * cycles)
-    nodes, quadrature = legendre.leggauss(24 + 4 * int(cycles))
+    nodes, quadrature = legendre.leggauss(24 + int(4 * cycles))
     n_minus_one = (nodes + 1) / 2 * deepest
-    row, column = _share(w, weight, (first, last), 2 * nodes.size), _share(-depth, None, (0, -deepest), BINS)
-    density = np.interp(-n_minus_one, (np.arange(BINS) + 0.5) * -deepest / BINS, column)
-    root = np.sqrt(quadrature * density / np.sum(quadrature * density))
+    root = np.sqrt(quadrature)
 
-    at = first + (last - first) * (np.arange(row.size) + 0.5) / row.size
-    scaled = np.exp(2j * np.pi * at[:, None] * n_minus_one) * root * np.sqrt(row)[:, None]
-    _, values, vectors = np.linalg.svd(np.concatenate([scaled.real, scaled.imag]), full_matrices=False)
-    missing = np.sqrt(np.cumsum(values[::-1] ** 2)[::-1])  # by rank
-    count = 2 * max(math.ceil(np.count_nonzero(missing > accuracy) / 2), 1)
+    exact = np.exp(2j * np.pi * np.linspace(*w, 2 * nodes.size)[:, None] * n_minus_one)
+    scaled = exact * root
+    _, _, vectors = np.linalg.svd(np.concatenate([scaled.real, scaled.imag]), full_matrices=False)
+    count = 2 * max(int(cycles), 1)  # fewer never do
+    while count < nodes.size - 1:
+        error = scaled - (scaled @ vectors[:count].T) @ vectors[:count]
+        if np.abs(error / root).max() <= accuracy:
+            break
+        count += 2
     vectors = vectors[:count]
-    phases = np.exp(2j * np.pi * np.linspace(first, last, entry)[:, None] * n_minus_one) @ (root * vectors).T
-    # Screens are sums of exponentials of the depth, so they are smooth, and known between the nodes by their Legendre series.
+    phases = np.exp(2j * np.pi * np.linspace(*w, entry)[:, None] * n_minus_one) @ (root * vectors).T
+    # What is known at the nodes, elsewhere: by its Legendre series.
     degrees = np.arange(nodes.size)
-    series = (vectors / root * quadrature) @ legendre.legvander(nodes, degrees[-1]) * (degrees + 0.5)
+    series = (root * vectors) @ legendre.legvander(nodes, degrees[-1]) * (degrees + 0.5)
     screens = legendre.legvander(np.linspace(-1, 1, entry), degrees[-1]) @ series.T
-    return WTerm(_pairs(screens, np.float32), _pairs(phases, np.complex64), first, last, deepest)
-
-
-def _share(values: Real, weight: Real | None, limits: tuple[float, float], nbin: int) -> Real:
-    """Return the share of every bin in the values, with a tenth for all bins alike."""
-    even = np.full(nbin, 1 / nbin)
-    if limits[1] <= limits[0]:
-        return even
-    counts, _ = np.histogram(values, nbin, limits, weights=weight)
-    return 0.9 * counts / counts.sum() + 0.1 * even
+    return WTerm(_pairs(screens, np.float32), _pairs(phases, np.complex64), *w, deepest)
 
 
 def _pairs(table: NDArray[Any], dtype: Any) -> NDArray[Any]:

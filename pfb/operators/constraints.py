@@ -53,7 +53,7 @@ class Constraint:
 
     @property
     def joint(self) -> bool:
-        """Whether a band needs the `negatives` of the others."""
+        """Whether a band must know where the others are negative."""
         return self.positivity == "joint"
 
     def polar(self, x: Real, mask: Mask | None = None, negatives: Sequence[Mask] = ()) -> Real:
@@ -66,7 +66,7 @@ class Constraint:
         mask : (nx, ny) bool, optional
             Where the images may differ from zero.
         negatives : sequence of (nx, ny) bool
-            For ``joint``: where any band is negative, of every block of bands.
+            For ``joint``: where it is negative, of every band.
 
         Raises
         ------
@@ -81,7 +81,3 @@ class Constraint:
         inside = np.minimum(x, 0) if self.positivity == "clip" else np.zeros_like(x)
         return inside if mask is None else np.where(mask, inside, x)
 
-
-def negative(x: Real) -> Mask:
-    """Return where any of the bands is negative, (band, nx, ny) to (nx, ny) bool."""
-    return np.logical_or.reduce(x < 0)

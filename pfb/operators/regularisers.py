@@ -98,6 +98,34 @@ class JointPrior:
             out[..., start - first : stop - first] = self.factor(self.statistic(blocks, chunk), self.radius(tau, chunk))
         return out
 
+    def ascend(self, dual: Real, coefficients: Real, sigma: float) -> None:
+        r"""Overwrite the coefficients a with :math:`v + \sigma a`, the dual before its projection; of any of the bands."""
+        kernels.ascend(dual, coefficients, sigma)
+
+    def renew(self, dual: Real, coefficients: Real, sigma: float, tau: float) -> None:
+        r"""Overwrite the coefficients a with :math:`P(v + \sigma a)`, v being the dual, in one pass that stays in the cache.
+
+        Where a whole chunk is inside of the ball, nothing more is done to it.
+
+        Parameters
+        ----------
+        dual : (nbasis, nband, ncoefficient) float
+            Of all bands.
+        coefficients : (nbasis, nband, ncoefficient) float
+            Of the extrapolated images.
+        sigma : float
+            Step of the dual.
+        tau : float
+            lambda.
+        """
+        for start in range(0, dual.shape[-1], CHUNK):
+            chunk = slice(start, start + CHUNK)
+            v = coefficients[..., chunk]
+            kernels.ascend(dual[..., chunk], v, sigma)
+            statistic, radius = self.statistic([v]), self.radius(tau, chunk)
+            if not kernels.inside(statistic, radius):
+                kernels.project(v, self.factor(statistic, radius), out=v)
+
     def radius(self, tau: float, part: slice = slice(None)) -> Real | float:
         """Return tau w, of the coefficients of `part`."""
         return tau if self.weight is None else tau * self.weight[:, part]
@@ -112,6 +140,11 @@ class JointPrior:
 
     def value(self, a: Real) -> float:
         """Return g(a) of the coefficients of all bands, (nbasis, nband, n)."""
+        starts = range(0, a.shape[-1], CHUNK)
+        return float(sum(self._norm(a[..., start : start + CHUNK], slice(start, start + CHUNK)).sum() for start in starts))
+
+    def _norm(self, a: Real, part: slice) -> Real:
+        """The weighted norms over the bands, (nbasis, n), of a part of the coefficients."""
         first = self.statistic([a])[0]
         if self.name == "l21":
             norm = np.sqrt(first)
@@ -119,9 +152,7 @@ class JointPrior:
             # Not from the sum of the squares: that would leave small deviations half their digits.
             deviation = a - (first / self.nband)[:, None]
             norm = np.abs(first) / np.sqrt(self.nband) + np.sqrt(kernels.l21_statistic(deviation.swapaxes(0, 1))[0])
-        if self.weight is not None:
-            norm = norm * self.weight
-        return float(norm.sum())
+        return norm if self.weight is None else norm * self.weight[:, part]
 
 
 _STATISTICS: dict[str, Callable[[Sequence[Real]], Real]] = {

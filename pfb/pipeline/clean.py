@@ -85,6 +85,10 @@ def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
     last = outcome.history[-1]
     if outcome.reason == "converged":
         report.message(f"converged: the last cycle changed the model by {last.change:.2e}, less than --tol {config.tol:g}")
+    elif outcome.reason == "noise":
+        report.message(
+            f"the residual has come down to its noise: {last.rms:.4g} Jy/beam where incoherent visibilities make {last.noise:.4g}"
+        )
     elif outcome.reason == "diverged":
         report.warning("rms and peak of the residual rose twice in a row: the best model is kept; lower --gamma")
     else:

@@ -12,7 +12,7 @@ import numpy as np
 from pfb.config import Clean
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
-from pfb.graph.blocks import Blocks
+from pfb.graph.blocks import Blocks, bands_of_a_block
 from pfb.graph.engine import Engine
 from pfb.graph.names import Names
 from pfb.graph.primal_dual import Data, PrimalDual
@@ -72,7 +72,9 @@ class Deconvolution:
         shape = run.gridder.shape
         self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
-        self.blocks = Blocks(len(imaged.bands), *self.dictionary.codomain)
+        together = bands_of_a_block(len(imaged.bands), self.dictionary.codomain[0], engine.nworker, engine.nthread)
+        nbasis, ncoefficient = self.dictionary.codomain
+        self.blocks = Blocks(len(imaged.bands), nbasis, ncoefficient, band_chunk=together)
         self.constraint = Constraint(config.positivity, config.mask is not None)
         self.dual: list[list[Key]] | None = None
         self._bounds: list[Key] | None = None
@@ -89,7 +91,7 @@ class Deconvolution:
         graph: Graph = {}
         self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.total, config.eta)
         self.convolutions = imaging.convolutions(
-            graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads
+            graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads, self.dictionary.dtype
         )
         keep = self.hessians + self.convolutions
         self.mask: Key | None = None
@@ -187,13 +189,18 @@ class Deconvolution:
         self.dual = self._bounds = None
 
     def update(self) -> list[Key]:
-        """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys."""
+        """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys.
+
+        What only minimising needs is let go before; it is the last thing that is done.
+        """
+        self.engine.drop(self.hessians + self.preconditioners + (self._weights or []))
         graph: Graph = {}
         update = builders.updates(
             graph, self.run.names, self.convolutions, self.state.residuals, None,
             self.imaged.total, self.config.cg_tol, self.config.cg_maxit, self.dictionary.dtype,
         )  # fmt: skip
         run_stage(self.engine, self.report, "update", graph, update)
+        self.engine.drop(self.convolutions)
         return update
 
     def dual_of(self, graph: Graph, v: int) -> Key:

@@ -95,18 +95,18 @@ class Cycle(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the iteration ended: ``converged``, ``maxit`` or ``diverged``."""
+    """How the iteration ended: ``converged``, ``noise``, ``maxit`` or ``diverged``."""
 
     reason: str
     history: list[Cycle]
 
 
 def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cycle], None]) -> Outcome:
-    """Run major cycles until the model stands still, the limit is reached, or the residual grows.
+    """Run major cycles until the model stands still, nothing but noise is left, the limit is reached, or the residual grows.
 
-    The threshold follows the noise of the residual, reached from above. After a second cycle in a
-    row in which rms and peak of the residual have risen above those before and above those at the
-    start the run stops. Then, and if the last cycle was such a one, the best model is taken up again.
+    The threshold follows the noise of the residual, reached from above; once it is there, an rms below that noise ends the
+    run. After a second cycle in a row in which rms and peak of the residual have risen above those before and above those at
+    the start the run stops. Then, and if the last cycle was such a one, the best model is taken up again.
 
     Parameters
     ----------
@@ -159,9 +159,14 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
         if rises == 2:
             reason = "diverged"
             break
-        if done.change < options.tol and threshold <= wanted and not rises:
-            reason = "converged"
-            break
+        if threshold <= wanted and not rises:
+            if done.change < options.tol:
+                reason = "converged"
+                break
+            # Where data are few compared to pixels a model that goes on fits their noise.
+            if last.rms <= last.noise:
+                reason = "noise"
+                break
     if rises:
         steps.revert()
     return Outcome(reason, history)

@@ -27,8 +27,8 @@ References
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -59,6 +59,14 @@ class Prior(Protocol):
 
     def project(self, v: Real, factor: Real) -> Real:
         """Map onto the dual ball."""
+        ...
+
+    def ascend(self, dual: Real, coefficients: Real, sigma: float) -> None:
+        """Overwrite the coefficients with dual + sigma times them."""
+        ...
+
+    def renew(self, dual: Real, coefficients: Real, sigma: float, tau: float) -> None:
+        """The same, and its projection onto the dual ball of tau g."""
         ...
 
 
@@ -107,27 +115,52 @@ def step_sizes(shift: float, norm_squared: float, constrained: bool) -> Steps:
     return Steps((shift - theta) / norm_squared, theta)
 
 
+ROWS = 16
+"""Rows of an image that are worked on at once, so that they stay in the cache between the operations of a pass."""
+
+
+def runs(image: Real) -> Iterator[slice]:
+    """Yield slices of `ROWS` rows."""
+    for first in range(0, len(image), ROWS):
+        yield slice(first, first + ROWS)
+
+
 def extrapolate(x: Real, previous: Real) -> Real:
     """Return 2 x - previous."""
-    out = 2 * x
-    out -= previous
+    out = np.empty_like(x)
+    for rows in runs(x):
+        part = np.multiply(x[rows], 2, out=out[rows])
+        part -= previous[rows]
     return out
 
 
-def ascend(dual: Real, x: Sequence[Real], previous: Sequence[Real], dictionary: Dictionary, sigma: float) -> Real:
+def decompose(extrapolated: Sequence[Real], dictionary: Dictionary, dtype: Any) -> Real:
+    """Return Psi^H of the extrapolated image of every band, (nbasis, nband, ncoefficient)."""
+    nbasis, ncoefficient = dictionary.codomain
+    out = np.empty((nbasis, len(extrapolated), ncoefficient), dtype)
+    for band, image in enumerate(extrapolated):
+        dictionary.dot(image, out=out[:, band])
+    return out
+
+
+def ascend(dual: Real, extrapolated: Sequence[Real], dictionary: Dictionary, prior: Prior, sigma: float) -> Real:
     """Return the dual before its projection, v + sigma Psi^H (2 x - previous).
 
     Parameters
     ----------
     dual : (nbasis, nband, ncoefficient) float
-    x, previous : nband arrays of shape (nx, ny)
+    extrapolated : nband arrays of shape (nx, ny)
+        From `extrapolate`.
     """
-    out = np.empty_like(dual)
-    for band, (new, old) in enumerate(zip(x, previous, strict=True)):
-        image = extrapolate(new, old)
-        image *= sigma
-        dictionary.dot(image, out=out[:, band])
-    out += dual
+    out = decompose(extrapolated, dictionary, dual.dtype)
+    prior.ascend(dual, out, sigma)
+    return out
+
+
+def renew(dual: Real, extrapolated: Sequence[Real], dictionary: Dictionary, prior: Prior, sigma: float, radius: float) -> Real:
+    """Return the next dual of all bands, P(v + sigma Psi^H (2 x - previous)): that of `ascend`, projected."""
+    out = decompose(extrapolated, dictionary, dual.dtype)
+    prior.renew(dual, out, sigma, radius)
     return out
 
 
@@ -136,18 +169,29 @@ def synthesise(dual: Real, dictionary: Dictionary) -> list[Real]:
     return [dictionary.hdot(dual[:, band]) for band in range(dual.shape[1])]
 
 
-def press(bound: Real, x: Real, previous: Real, theta: float) -> Real:
+def press(bound: Real, extrapolated: Real, theta: float) -> Real:
     """Return the dual of the constraint before its projection, u + theta (2 x - previous)."""
-    out = extrapolate(x, previous)
-    out *= theta
-    out += bound
+    out = np.empty_like(extrapolated)
+    for rows in runs(out):
+        part = np.multiply(extrapolated[rows], theta, out=out[rows])
+        part += bound[rows]
     return out
 
 
+CHUNK = 1 << 15
+"""The same in elements, of arrays that are no images."""
+
+
 def change(new: Real, old: Real) -> Change:
-    """Return the squared norms of new - old and of new."""
-    difference = new - old
-    return Change(float(np.vdot(difference, difference)), float(np.vdot(new, new)))
+    """Return the squared norms of new - old and of new, of contiguous arrays of any shape."""
+    new, old = new.reshape(-1), old.reshape(-1)
+    difference = norm = 0.0
+    for first in range(0, new.size, CHUNK):
+        some = new[first : first + CHUNK]
+        part = some - old[first : first + CHUNK]
+        difference += float(np.vdot(part, part))
+        norm += float(np.vdot(some, some))
+    return Change(difference, norm)
 
 
 def advance(gate: Gate, primal: Sequence[Change], dual: Sequence[Change], tol: float) -> Gate:
@@ -221,11 +265,11 @@ def solve(
     bounds: list[Real] = [np.zeros_like(image) for image in x]
     previous, gate = x, Gate()
     for _ in range(maxit):
-        v = ascend(dual, x, previous, dictionary, steps.sigma)
-        new_dual = prior.project(v, prior.factors([v], radius, (0, v.shape[-1])))
+        extrapolated = [extrapolate(a, b) for a, b in zip(x, previous, strict=True)]
+        new_dual = renew(dual, extrapolated, dictionary, prior, steps.sigma, radius)
         images = synthesise(new_dual, dictionary)
         if polar is not None:
-            bounds = polar([press(u, a, b, steps.theta) for u, a, b in zip(bounds, x, previous, strict=True)])
+            bounds = polar([press(u, image, steps.theta) for u, image in zip(bounds, extrapolated, strict=True)])
             for image, bound in zip(images, bounds, strict=True):
                 image += bound
         new: list[Real] = [b - precondition(i, gradient(i, b) + images[i]) for i, b in enumerate(x)]

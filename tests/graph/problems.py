@@ -12,7 +12,7 @@ from pfb.graph.blocks import Blocks
 from pfb.graph.names import Names, token
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import add
-from pfb.operators.constraints import Constraint, negative
+from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.regularisers import JointPrior
@@ -93,7 +93,7 @@ class Polar:
         x = np.array(images)
         if not self.calls:
             x += self.bounds
-        out = self.constraint.polar(x, self.mask, [negative(x)])
+        out = self.constraint.polar(x, self.mask, list(x < 0))
         self.calls.append((x, out))
         return list(out)
 
@@ -223,9 +223,9 @@ def finish(engine, solver, data, last):
 def collect(engine, solver, data, last):
     """Bring the state after some iterations here."""
     models = np.array(engine.fetch(finish(engine, solver, data, last)))
-    x = np.concatenate(engine.fetch(solver.primal(last)))
+    x = np.array(engine.fetch(solver.primal(last)))
     dual = np.concatenate([np.concatenate(engine.fetch(row), axis=1) for row in solver.dual(last)])
-    bounds = np.concatenate([models[:0], *engine.fetch(solver.bounds(last))])
+    bounds = np.array(engine.fetch(solver.bounds(last)) or models[:0])
     return Found(models, x, dual, bounds, engine.fetch([solver.gate(last)])[0])
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from pfb.errors import InputError
-from pfb.graph.blocks import Blocks, add_nested, add_pairs, branches, ranges, reduce_bands
+from pfb.graph.blocks import Blocks, add_nested, add_pairs, bands_of_a_block, branches, ranges, reduce_bands
 from pfb.graph.tasks import value
 from pfb.kernels.prox import l21_statistic, split
 
@@ -55,6 +55,16 @@ def test_chunks_of_powers_of_two_or_of_everything_are_possible(chunk):
 def test_other_chunks_are_refused(chunks, message):
     with pytest.raises(InputError, match=message):
         Blocks(8, 7, 100, **chunks)
+
+
+@pytest.mark.parametrize(
+    ("nbasis", "nworker", "nthread", "together"),
+    [(4, 1, 1, True), (4, 1, 2, True), (4, 1, 4, True), (9, 1, 4, True), (4, 1, 8, False), (5, 1, 4, True), (3, 1, 2, True),
+     (1, 1, 2, False), (4, 2, 2, False), (9, 3, 3, False)],
+)  # fmt: skip
+def test_bands_are_together_on_one_worker_whose_threads_have_bases_enough(nbasis, nworker, nthread, together):
+    assert bands_of_a_block(6, nbasis, nworker, nthread) == (6 if together else 1)
+    assert bands_of_a_block(1, nbasis, nworker, nthread) == 1
 
 
 def owners(nleaf):

@@ -177,7 +177,8 @@ def test_the_primal_dual_iteration_descends_along_the_gradient_of_the_objective(
         solver = solver_of(names.within(side), Blocks(NBAND, *DICTIONARY.codomain), JointPrior("l21", NBAND))
         made, _ = deconvolution.objective(inputs.graph, solver, data_of(inputs.keys), models)
         terms.append(np.array(run(engine, inputs, made)))
-    gradient = primal_dual.gradient(inputs.hessians, np.array(inputs.models), inputs.before, inputs.slopes, GAMMA)
+    parts = zip(inputs.hessians, inputs.models, inputs.before, inputs.slopes, strict=True)
+    gradient = [primal_dual.gradient(*part, GAMMA) for part in parts]
     expected = [np.vdot(g, direction) for g, direction in zip(gradient, inputs.updates, strict=True)]
     np.testing.assert_allclose(terms[0] - terms[1], expected, rtol=1e-10)
 

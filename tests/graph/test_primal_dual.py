@@ -300,7 +300,7 @@ def test_transients_behind_the_gate_are_nothing(engine):
     problem = Problem(positivity="joint")
     solver = problem.solver(2)
     graphs, _ = build(problem, solver, [MAXIT])
-    transient = {"psi-dot", "branch-norm", "l21-norm", "psi-hdot", "press", "negative", "grad", "change"}
+    transient = {"extrapolate", "psi-dot", "branch-norm", "l21-norm", "psi-hdot", "press", "negative", "grad", "change"}
     last = [key for key in graphs[0] if stage_of(key) in transient and f"-it{MAXIT:05d}-" in key[0]]
     assert {stage_of(key) for key in last} == transient
     engine.run(graphs[0], last)
@@ -382,15 +382,17 @@ def test_number_of_tasks(nworker, nbranch, chunks, constraint):
     solver, data = sized((16, 12), nworker=nworker, constraint=what, **chunks)
     nb, nv = -(-5 // chunks.get("basis_chunk", 1)), -(-8 // chunks.get("band_chunk", 1))
     nt = -(-solver.blocks.ncoefficient // chunks.get("tile", solver.blocks.ncoefficient))
-    # psi-dot, dual, psi-hdot; branch-norm, l21-norm; grad, primal, change; converged.
-    expected = 3 * nb * nv + nb * nt * (nbranch + 1) + 3 * nv + 1
+    # dual, psi-hdot; extrapolate, grad, primal, change; converged.
+    expected = 2 * nb * nv + 4 * 8 + 1
+    if nv > 1:  # psi-dot; branch-norm, l21-norm
+        expected += nb * nv + nb * nt * (nbranch + 1)
     # press, positivity; negative.
-    expected += what.active * 2 * nv + what.joint * nv
+    expected += what.active * 2 * 8 + what.joint * 8
     assert len(iterations(solver, data, 0, 1)) == expected + nb * nv  # dual-change, once per block of iterations
     assert len(iterations(solver, data, 5, 15)) == 10 * expected + nb * nv
     graph = {}
     solver.finish(graph, 15, data.mask)
-    assert len(graph) == 8 + what.active * nv + what.joint * nv
+    assert len(graph) == 8 + what.joint * 8
 
 
 def test_every_key_is_named_after_its_stage_and_iteration():
@@ -398,7 +400,7 @@ def test_every_key_is_named_after_its_stage_and_iteration():
     graph = iterations(solver, data, 3, 5)
     found = Counter(stage_of(key) for key in graph)
     assert set(found) == {
-        "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change", "psi-hdot", "press", "negative", "positivity",
+        "extrapolate", "psi-dot", "branch-norm", "l21-norm", "dual", "dual-change", "psi-hdot", "press", "negative", "positivity",
         "grad", "primal", "change", "converged",
     }  # fmt: skip
     assert set(found) <= set(STAGES)
@@ -410,8 +412,8 @@ def test_the_dual_of_the_constraint_is_part_of_the_state_if_there_is_one(constra
     solver, _ = sized((16, 12), constraint=constraint, band_chunk=2)
     for k in (0, 3):
         found = Counter(map(stage_of, solver.state(k)))
-        assert found["positivity"] == len(solver.bounds(k)) == (4 if constraint.active else 0)
-        assert found["primal"] == (4 if k == 0 else 8)
+        assert found["positivity"] == len(solver.bounds(k)) == (8 if constraint.active else 0)
+        assert found["primal"] == (8 if k == 0 else 16)
         assert found["dual"] == 4 * 5
         assert found["converged"] == 1
 
@@ -473,7 +475,7 @@ def test_every_task_of_a_band_is_counted_by_its_band():
     solver, data = sized((16, 12))
     graph = iterations(solver, data, 0, 1)
     for key, task in graph.items():
-        if stage_of(key) in ("psi-dot", "grad", "primal", "psi-hdot", "dual", "press", "negative", "positivity", "change"):
+        if stage_of(key) not in ("converged", "l21-norm", "branch-norm"):
             of_all = ("converged", "l21-norm", "reweight", "mask", "negative")
             of_band = {dep[-1] for dep in task.dependencies if stage_of(dep) not in of_all}
             assert of_band == {key[-1]}

@@ -7,6 +7,7 @@ import pytest
 from scipy.optimize import minimize
 
 from pfb.kernels.prox import (
+    inside,
     l21_factor,
     l21_statistic,
     mean21_factor,
@@ -200,6 +201,31 @@ def test_a_band_alone_needs_only_the_factor_of_all(name, rng):
     shared = factor(name, statistic(name, v), 0.5, 5)
     apart = np.concatenate([project(v[:, b : b + 1], shared) for b in range(5)], axis=1)
     np.testing.assert_array_equal(apart, projection(name, v, 0.5))
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", PRIORS)
+@pytest.mark.parametrize("radius", [0.5, np.linspace(0.4, 0.6, 12).reshape(2, 6)], ids=["one", "each"])
+def test_what_is_inside_of_the_ball_is_projected_onto_itself(radius, name, dtype, rng):
+    """As soon as one coefficient is beyond, or so near that rounding might matter, the answer is no."""
+    limit = np.broadcast_to(radius, (2, 6))
+    v = rng.standard_normal((2, 5, 6))
+    v *= 0.99 * (limit / np.linalg.norm(v, axis=1))[:, None]
+    v = v.astype(dtype)
+    assert inside(statistic(name, v), radius)
+    np.testing.assert_array_equal(projection(name, v, radius), v)
+    for scale in (1 / 0.99, 1.2, 20):
+        other = v.copy()
+        other[1, :, 4] *= scale
+        assert not inside(statistic(name, other), radius)
+
+
+@pytest.mark.parametrize("name", PRIORS)
+def test_a_projection_may_take_the_place_of_its_argument(name, rng):
+    v = rng.standard_normal((2, 5, 6))
+    expected = projection(name, v, 0.5)
+    assert project(v, factor(name, statistic(name, v), 0.5, 5), out=v) is v
+    np.testing.assert_array_equal(v, expected)
 
 
 @pytest.mark.parametrize("name", PRIORS)

@@ -22,7 +22,7 @@ def test_coordinates_are_cycles_per_coarse_pixel(rng):
     """x runs against l; the second half is opposite to the first."""
     uvw = rng.uniform(-20, 20, (3, 9)) * 8
     uvw[2] = np.abs(uvw[2])
-    seen = sampling(uvw, np.ones(9), (600, 500), 1e-4, 1e-3, 0.05)
+    seen = sampling(uvw, (600, 500), 1e-4, 1e-3, 0.3)
     assert seen.decimation.ratio[0] > 2
     assert seen.cell == pytest.approx(tuple(1e-4 * r for r in seen.decimation.ratio))
     np.testing.assert_allclose(seen.coord[0].T, [uvw[0] * seen.cell[0], -uvw[1] * seen.cell[1]], rtol=1e-6)
@@ -31,5 +31,5 @@ def test_coordinates_are_cycles_per_coarse_pixel(rng):
 
 def test_without_the_w_term_there_is_one_pair_of_screens(rng):
     uvw = rng.uniform(0, 1e4, (3, 9))
-    assert sampling(uvw, np.ones(9), (60, 50), 1e-3, 1e-3, None).term.npair == 1
-    assert sampling(uvw, np.ones(9), (60, 50), 1e-3, 1e-3, 0.05).term.npair > 1
+    assert sampling(uvw, (60, 50), 1e-3, 1e-3, None).term.npair == 1
+    assert sampling(uvw, (60, 50), 1e-3, 1e-3, 0.3).term.npair > 1

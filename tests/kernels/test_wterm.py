@@ -6,14 +6,13 @@ import pytest
 from pfb.kernels import wterm
 
 SHAPES = [(8, 8), (7, 9), (10, 7), (1, 5), (6, 1), (1, 1)]
-CELL = 6e-3
-CELLS = CELL, 1.5 * CELL
+CELLS = 6e-3, 9e-3
 SINGLE = 1e-5
 
 
-def depth(shape, cell=(CELL, CELL)):
+def depth(shape):
     """n - 1 of every pixel."""
-    l, m = ((np.arange(n) - n // 2) * size for n, size in zip(shape, cell, strict=True))
+    l, m = ((np.arange(n) - n // 2) * size for n, size in zip(shape, CELLS, strict=True))
     return np.sqrt(1 - l[:, None] ** 2 - m[None, :] ** 2) - 1
 
 
@@ -36,71 +35,41 @@ def phases(term, w):
     return np.concatenate([between(table, place) for table in term.phases], axis=-1)
 
 
-def missing(term, w, at):
-    """The error of the phase factor, (w, depth)."""
-    return np.abs(phases(term, w) @ screens(term, at).T - np.exp(2j * np.pi * w[:, None] * at))
-
-
-@pytest.mark.parametrize("accuracy", [0.1, 1e-2, 1e-4])
+@pytest.mark.parametrize("accuracy", [0.3, 1e-2, 1e-4])
 @pytest.mark.parametrize("w", [(0.0, 100.0), (30.0, 2e3), (0.0, 2e4)], ids=str)
 def test_it_is_the_exponential(w, accuracy, rng):
-    """In the mean as good as asked for and, where w and depth are largest, at most 30 times worse; few pairs."""
-    at, at_w = rng.uniform(-1e-3, 0, 300), np.array([*w, *rng.uniform(*w, 300)])
-    term = wterm.factorise(at_w, np.ones(at_w.size), np.append(at, -1e-3), accuracy)
-    error = missing(term, at_w, at)
-    assert np.sqrt(np.mean(error**2)) < 1.2 * accuracy + 3e-4
-    assert error.max() < 30 * accuracy + 2e-3
+    """At any w and depth, with a few pairs of screens more than cycles of phase."""
+    term = wterm.factorise(w, -1e-3, accuracy)
+    at = rng.uniform(-1e-3, 0, 300)
+    at_w = np.array([*w, *rng.uniform(*w, 100)])
+    exact = np.exp(2j * np.pi * at_w[:, None] * at)
+    assert np.abs(phases(term, at_w) @ screens(term, at).T - exact).max() < 1.2 * accuracy + 5e-4
     assert term.npair <= w[1] * 1e-3 + 6
-
-
-def test_it_is_best_where_most_samples_and_pixels_are(rng):
-    """With as few screens; what has no weight is left to last."""
-    w = np.append(rng.uniform(0, 1500, 1000), rng.uniform(0, 9000, 1000))
-    weight = np.where(np.arange(w.size) < 1000, 1.0, 1e-3)
-    at = -1e-3 * rng.random(2000) ** 4
-    deepest = np.append(at, -1e-3)
-    heavy, even = (wterm.factorise(w, each, deepest, 0.05) for each in (weight, np.ones(w.size)))
-    assert heavy.npair < even.npair
-    spread = wterm.factorise(w, weight, np.linspace(-1e-3, 0, 500), 0.05)
-    assert heavy.npair < spread.npair
-    error = missing(heavy, w[:1000], at)
-    assert np.sqrt(np.mean(error**2)) < 0.05
-    # A tenth counts everywhere, so that even there it is an approximation.
-    rare = missing(heavy, w[1000:], at)
-    assert 0.02 < np.sqrt(np.mean(rare**2)) < 0.5
 
 
 @pytest.mark.parametrize(("w", "deepest"), [((0.0, 0.0), -1e-3), ((5.0, 9.0), 0.0), ((0.0, 0.0), 0.0)])
 def test_without_phase_there_is_one_pair_of_screens(w, deepest):
-    term = wterm.factorise(np.array(w), np.ones(2), np.array([0.0, deepest]), 0.1)
+    term = wterm.factorise(w, deepest, 0.1)
     assert term.npair == 1
     at = np.linspace(deepest, 0, 5)
     np.testing.assert_allclose(phases(term, [w[1]]) @ screens(term, at).T, 1, rtol=0, atol=SINGLE)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_depths_are_those_of_the_pixels(shape):
-    np.testing.assert_allclose(wterm.depths(shape, (CELL, CELL)), depth(shape).ravel(), rtol=0, atol=1e-15)
-
-
-def test_some_depths_stand_for_those_of_a_large_image():
-    some, all_of_them = wterm.depths((1000, 700), (1e-4, 3e-4)), depth((1000, 700), (1e-4, 3e-4)).ravel()
-    assert some.min() == all_of_them.min()
-    assert some.size < all_of_them.size / 20
-    counts = [np.histogram(d, 10, (some.min(), 0))[0] / d.size for d in (some, all_of_them)]
-    np.testing.assert_allclose(*counts, rtol=0, atol=0.02)
-    assert wterm.depths((400, 400), (5e-3, 5e-3)).min() == -1
+def test_the_deepest_pixel_is_the_first(shape):
+    assert wterm.deepest(shape, CELLS) == pytest.approx(depth(shape)[0, 0], abs=1e-15)
+    assert wterm.deepest((400, 400), (5e-3, 5e-3)) == -1
 
 
 def term_of(shape):
-    return wterm.factorise(np.linspace(0, 900, 50), np.ones(50), wterm.depths(shape, CELLS), 1e-3)
+    return wterm.factorise((0.0, 900.0), wterm.deepest(shape, CELLS), 1e-3)
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_screens_lie_on_the_image(shape, rng):
     term, image = term_of(shape), rng.standard_normal(shape).astype("f4")
     before = image.copy()
-    g = screens(term, depth(shape, CELLS))
+    g = screens(term, depth(shape))
     for pair in range(term.npair):
         found = wterm.modulate(image, term, pair, CELLS)
         assert found.dtype == np.complex64

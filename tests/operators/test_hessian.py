@@ -89,6 +89,11 @@ def test_single_precision_images_stay_single_whatever_the_psf(rng):
     op = PsfHessian(psf, (8, 6), 3.0, eta=0.1)
     assert op.dot(x).dtype == np.float32
     np.testing.assert_allclose(op.dot(x), op.dot(x.astype("f8")), rtol=0, atol=1e-5)
+    single = PsfHessian(psf, (8, 6), 3.0, eta=0.1, dtype=np.float32)
+    assert single.transfer.dtype == single.dtype == np.float32
+    assert single.dot(x).dtype == np.float32
+    assert single.dot(x.astype("f8")).dtype == np.float64
+    np.testing.assert_allclose(single.dot(x), op.dot(x.astype("f8")), rtol=0, atol=1e-5)
 
 
 def test_the_psf_is_not_kept_nor_changed(rng):
@@ -233,7 +238,7 @@ def test_many_samples_are_worked_on_as_convolutions(n, rng):
     """Unless that takes more memory than it may."""
     uvw = rng.uniform(-20, 20, (3, n))
     uvw[2] = rng.uniform(0, 400, n)
-    seen = sampling(uvw, np.ones(n), (40, 40), WIDE, 1e-3, 0.05)
+    seen = sampling(uvw, (40, 40), WIDE, 1e-3, 0.3)
     assert hessian.as_convolutions(seen, 10**9) == (n > 1000)
     assert not hessian.as_convolutions(seen, 10**5)
 

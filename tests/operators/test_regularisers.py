@@ -177,6 +177,28 @@ def test_passes_in_chunks_over_blocks_of_bands_change_no_bit(name, dtype, part, 
     np.testing.assert_array_equal(found, whole)
 
 
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 30.0])
+@pytest.mark.parametrize("weighted", [False, True], ids=["plain", "weighted"])
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+@pytest.mark.parametrize("name", ["l21", "mean21"])
+def test_a_dual_is_renewed_in_one_pass(name, dtype, weighted, spread, rng, monkeypatch):
+    """The bits of the steps one after the other, whether chunks are inside of the ball, beyond, or both."""
+    dual, a = (spread * rng.standard_normal((2, 4, 23)).astype(dtype) for _ in range(2))
+    a[:, :, 8:12] *= 1e-6  # whole chunks
+    dual[:, :, 8:12] *= 1e-6
+    g = JointPrior(name, 4, rng.uniform(0.2, 2, (2, 23)).astype(dtype) if weighted else None)
+    v = dual + np.asarray(0.3, dtype) * a
+    expected = g.project(v, g.factors([v], 0.5, (0, 23)))
+    assert (expected != v).any() == (spread > 0.1)
+    monkeypatch.setattr("pfb.operators.regularisers.CHUNK", 4)
+    before, apart = dual.copy(), a.copy()
+    g.ascend(dual, apart, 0.3)
+    np.testing.assert_array_equal(apart, v)
+    g.renew(dual, a, 0.3, 0.5)
+    np.testing.assert_array_equal(a, expected)
+    np.testing.assert_array_equal(dual, before)
+
+
 def test_reweighting_makes_a_new_object(rng):
     plain, w = JointPrior("l21", 4), weights(rng)
     other = plain.reweighted(w)

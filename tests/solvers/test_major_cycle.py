@@ -66,6 +66,20 @@ def test_it_converges_at_once():
     assert len(go(Scripted(falling(3), changes=[0.0, 1.0, 1.0])).history) == 1
 
 
+def test_it_stops_when_only_noise_is_left():
+    """But not before the threshold is where it shall be, and not while the residual rises."""
+    steps = Scripted([(0.9, 9.0, 1.0), (0.8, 8.0, 1.0), (0.7, 7.0, 1.0), (0.6, 6.0, 1.0)])
+    outcome = go(steps, rmsfactor=0.4, fall=0.9, peakfactor=0.1)  # 1.0, 0.9, 0.81, 0.73 for the 0.5 that it shall be
+    assert outcome.reason == "maxit"
+    outcome = go(steps, rmsfactor=0.4)
+    assert (outcome.reason, len(outcome.history)) == ("noise", 1)
+    assert steps.model == steps.best == 0
+    steps = Scripted([(1.01, 9.0, 1.0), (1.0, 8.0, 1.0), (0.7, 7.0, 1.0)])
+    assert len(go(steps, rmsfactor=0.4).history) == 2
+    steps = Scripted([(1.1, 20.0, 1.2), (1.5, 30.0, 2.0)])  # from 1.0 and 10
+    assert go(steps, rmsfactor=0.4).reason == "diverged"
+
+
 def test_it_stops_at_the_limit():
     steps = Scripted(falling(4))
     outcome = go(steps)
@@ -199,7 +213,7 @@ def test_the_threshold_is_a_fraction_of_the_peak_at_least():
 
 def test_the_threshold_is_held_where_noise_would_be_fitted():
     """The threshold follows the noise of the visibilities, whatever the rms of the image is."""
-    steps = Scripted([(0.1, 1.0, 0.4), (0.9, 0.1, 0.2), (0.01, 0.1, 0.4)])
+    steps = Scripted([(0.5, 1.0, 0.4), (0.9, 0.1, 0.2), (0.41, 0.1, 0.4)])
     go(steps, rmsfactor=0.5, overfit=1.25)
     assert steps.thresholds == pytest.approx([0.5, 0.25, 0.125])
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from scipy.optimize import nnls
 
-from pfb.operators.constraints import Constraint, negative
+from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers.primal_dual import CONSTRAINED, Change, Gate, Minimisation, advance, relative, solve, step_sizes
@@ -69,7 +69,7 @@ class Toy:
 
     def polar(self, images):
         cube = np.stack(images)
-        return list(self.constraint.polar(cube, MASK if self.constraint.masked else None, [negative(cube)]))
+        return list(self.constraint.polar(cube, MASK if self.constraint.masked else None, list(cube < 0)))
 
     def solve(self, maxit, tol=0.0, dual=None, x=None):
         x = [np.zeros(SHAPE)] * self.nband if x is None else x
