@@ -89,13 +89,14 @@ class ClusterEngine:
         self._files: dict[Key, str] = {}
         self._unneeded = deque[list[str]]([[]])
 
-    def submit(self, graph: Graph, keep: Iterable[Key]) -> None:
+    def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Send the graph to the scheduler, pinned to the workers of its bands."""
         keep = list(keep)
         # Loose: a band moves on when its worker is gone, instead of waiting for ever.
         with dask.annotate(workers=self._place(), allow_other_workers=True):
             futures = self.client.get(graph, keep, sync=False)
         self._futures.update(zip(keep, futures, strict=True))
+        self.drop(release)  # the scheduler keeps what the graph still needs
 
     def _place(self) -> Placement:
         """Return where keys belong now: a worker that was restarted has its name still, but another address.

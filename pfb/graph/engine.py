@@ -9,7 +9,7 @@ from typing import Any, Protocol
 import dask.threaded
 from dask.callbacks import Callback
 
-from pfb.graph.tasks import Graph, Key, dependencies, value
+from pfb.graph.tasks import Graph, Key, add, dependencies, value
 
 Advance = Callable[[int], None]
 
@@ -22,8 +22,11 @@ class Engine(Protocol):
     nthread: int
     """Threads of all workers together."""
 
-    def submit(self, graph: Graph, keep: Iterable[Key]) -> None:
-        """Start a graph, which may refer to resident keys; the results of `keep` become resident."""
+    def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
+        """Start a graph, which may refer to resident keys; the results of `keep` become resident.
+
+        What `release` names is resident no longer, and its memory is free as soon as the graph needs it no more.
+        """
         ...
 
     def run(self, graph: Graph, keep: Iterable[Key], advance: Advance | None = None) -> None:
@@ -47,6 +50,16 @@ class Engine(Protocol):
         ...
 
 
+class _Once:
+    """Gives a result away, so that no graph holds it longer than the tasks that read it."""
+
+    def __init__(self, result: Any) -> None:
+        self._result = [result]
+
+    def __call__(self) -> Any:
+        return self._result.pop()
+
+
 class ThreadEngine:
     """Runs graphs on the threads of this process.
 
@@ -63,16 +76,22 @@ class ThreadEngine:
         self._pool = ThreadPoolExecutor(nthread, thread_name_prefix="pfb")
         self._resident: dict[Key, Any] = {}
 
-    def submit(self, graph: Graph, keep: Iterable[Key]) -> None:
+    def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Run the graph; there is nobody else to run it meanwhile."""
-        self.run(graph, keep)
+        self._run(graph, list(keep), set(release), None)
 
     def run(self, graph: Graph, keep: Iterable[Key], advance: Advance | None = None) -> None:
         """Run the graph and keep the results of `keep`."""
-        keep = list(keep)
+        self._run(graph, list(keep), set(), advance)
+
+    def _run(self, graph: Graph, keep: list[Key], release: set[Key], advance: Advance | None) -> None:
         whole = dict(graph)
         for key in dependencies(graph):
-            value(whole, key, self._resident[key])
+            if key in release:
+                add(whole, key, _Once(self._resident.pop(key)))
+            else:
+                value(whole, key, self._resident[key])
+        self.drop(release)
         wanted = set(keep)
 
         def posttask(key: Key, *_: Any) -> None:

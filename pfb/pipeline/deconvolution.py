@@ -219,20 +219,24 @@ class Deconvolution:
         solver.start(graph, self.state.models, dual, self._bounds)
         submitted, gate = 0, Gate()
         waiting: deque[int] = deque()
+        # What a block of iterations starts from is let go when it is submitted; only the gate is looked at later.
+        start = [*(key for row in self.dual or [] for key in row), *(self._bounds or [])]
+        self.dual = self._bounds = None
         with self.report.stage("primal-dual", maxit) as advance:
             while not gate.done and (waiting or submitted < maxit):
                 while submitted < maxit and len(waiting) < 2:
                     last = min(submitted + ITERATIONS, maxit)
                     solver.iterations(graph, data, submitted, last)
-                    engine.submit(graph, solver.state(last))
+                    kept = solver.state(last)
+                    engine.submit(graph, kept, [key for key in start if key not in kept])
                     waiting.append(last)
+                    start = [key for key in kept if key != solver.gate(last)]
                     graph, submitted = {}, last
                 reached = waiting.popleft()
                 before, gate = gate, engine.fetch([solver.gate(reached)])[0]
                 advance(gate.iterations - before.iterations)
                 if reached < submitted:
-                    needed = set(solver.state(submitted))
-                    engine.drop(key for key in solver.state(reached) if key not in needed)
+                    engine.drop([solver.gate(reached)])
             advance(maxit - gate.iterations)
         return self._finish(solver, submitted), gate
 
@@ -246,9 +250,6 @@ class Deconvolution:
         flat = [key for row in rows for key in row]
         kept = {*flat, *bounds}
         engine.drop(key for key in solver.state(iteration) if key not in kept)
-        if self.dual is not None:
-            engine.drop(key for row in self.dual for key in row)
-        engine.drop(self._bounds or [])
         moved = engine.detach(models + bounds + flat)
         models, moved = moved[: len(models)], moved[len(models) :]
         self._bounds, flat = moved[: len(bounds)], moved[len(bounds) :]

@@ -72,8 +72,38 @@ def test_what_is_dropped_is_gone(engine):
         engine.run(later, [("x", 0)])
 
 
+def test_what_is_released_is_gone_once_the_graph_has_it(engine):
+    engine.run(chain(), [("k", 2), ("k", 3)])
+    later = {}
+    add(later, ("sum", 0), operator.add, ref(("k", 3)), ref(("k", 2)))
+    engine.submit(later, [("sum", 0)], [("k", 3), ("never", 0)])
+    assert engine.fetch([("sum", 0), ("k", 2)]) == [5, 2]
+    with pytest.raises(KeyError):
+        engine.fetch([("k", 3)])
+
+
 class Big:
     """Something whose end can be watched."""
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_memory_of_what_is_released_is_free_before_the_graph_has_ended(engine, released):
+    alive = weakref.WeakSet()
+
+    def make():
+        big = Big()
+        alive.add(big)
+        return big
+
+    first, graph = {}, {}
+    add(first, ("big", 0), make)
+    engine.run(first, [("big", 0)])
+    add(graph, ("id", 0), id, ref(("big", 0)))
+    for i in range(5):
+        add(graph, ("id", i + 1), abs, ref(("id", i)))
+    add(graph, ("count", 0), lambda _: len(alive), ref(("id", 5)))
+    engine.submit(graph, [("count", 0)], [("big", 0)] if released else [])
+    assert engine.fetch([("count", 0)]) == [0 if released else 1]
 
 
 def test_memory_of_what_is_dropped_or_not_kept_is_free(engine):
