@@ -9,7 +9,7 @@ from typing import Any
 from pfb import config
 from pfb.cli import options
 
-COMMANDS = (config.Image, config.Clean, config.Restore, config.Simulate, config.Info)
+COMMANDS = (config.Image, config.Clean, config.Plan, config.Restore, config.Simulate, config.Info)
 TARGET = Path(__file__).with_suffix(".md")
 PREAMBLE = """\
 # Options

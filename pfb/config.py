@@ -201,6 +201,13 @@ class Clean(Image):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Plan(Clean):
+    """Say what `pfb clean` would take with the same options, without running it."""
+
+    output: str = option("", short="-o", metavar="PREFIX", help="as for pfb clean; nothing is written")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Restore(Config):
     """Make restored images from a finished run."""
 

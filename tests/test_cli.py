@@ -21,6 +21,7 @@ from pfb.errors import InputError, PfbError
 CONFIGS = {
     "image": config.Image,
     "clean": config.Clean,
+    "plan": config.Plan,
     "restore": config.Restore,
     "simulate": config.Simulate,
     "info": config.Info,
@@ -99,7 +100,7 @@ class TestOptions:
             assert call == ("thing",)
             return
         target, given, report = call
-        assert target == (("thing",) if out else "thing")
+        assert target == (("thing",) if name in ("image", "clean", "plan") else "thing")
         assert given == made(**({"output": "out"} if out else {}))
         assert isinstance(report, Console)
 

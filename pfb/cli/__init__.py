@@ -14,7 +14,7 @@ import click
 
 from pfb import __version__
 from pfb.cli import options
-from pfb.config import Clean, Config, Image, Info, Restore, Simulate
+from pfb.config import Clean, Config, Image, Info, Plan, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -83,6 +83,15 @@ def clean(sets: tuple[str, ...], config: Clean, report: Console) -> None:
     from pfb.pipeline import clean as pipeline
 
     pipeline.run(sets, config, report)
+
+
+@command(Plan, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+def plan(sets: tuple[str, ...], config: Plan, report: Console) -> None:
+    """Run `pfb plan`."""
+    from pfb.pipeline import plan as pipeline
+
+    for title, columns, rows in pipeline.run(sets, config, report).tables():
+        report.table(title, columns, rows)
 
 
 @command(Restore, click.Argument(["dataset"], metavar="DATASET"))

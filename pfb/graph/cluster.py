@@ -80,6 +80,7 @@ class ClusterEngine:
             raise PfbError(f"the scheduler at {info['address']} has no workers: start some with 'dask worker' and run again")
         self.nworker = len(workers)
         self.nthread = sum(w["nthreads"] for w in workers)
+        self.memory = min(int(w["memory_limit"]) for w in workers)
         self.client = client
         self._names = sorted((w["name"] for w in workers), key=lambda name: (len(str(name)), str(name)))
         self._nblock = nblock

@@ -21,6 +21,8 @@ class Engine(Protocol):
     """Workers that bands are spread over."""
     nthread: int
     """Threads of all workers together."""
+    memory: int
+    """Bytes that each worker may use, by its own settings; 0 if they do not say."""
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Start a graph, which may refer to resident keys; the results of `keep` become resident.
@@ -70,6 +72,7 @@ class ThreadEngine:
     """
 
     nworker = 1
+    memory = 0
 
     def __init__(self, nthread: int) -> None:
         self.nthread = nthread

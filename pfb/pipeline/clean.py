@@ -11,8 +11,9 @@ from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph, Key
 from pfb.io import dataset
 from pfb.io.fits import read_mask
-from pfb.pipeline.deconvolution import Deconvolution, dictionary_of
+from pfb.pipeline.deconvolution import Deconvolution
 from pfb.pipeline.imaging import Opened, opened, run_stage, write
+from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Cycle, Options, Outcome
 from pfb.solvers.major_cycle import run as run_major_cycles

@@ -20,8 +20,8 @@ from pfb.graph.tasks import Graph, Key, add
 from pfb.io.fits import read_mask
 from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
-from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.imaging import Imaged, Run, run_stage
+from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Minimised, Statistics
 from pfb.solvers.primal_dual import Gate, relative, step_sizes
@@ -42,12 +42,6 @@ class Resident:
 
     models: list[Key]
     residuals: list[Key]
-
-
-def dictionary_of(config: Clean, shape: tuple[int, int]) -> Dictionary:
-    """Return the bases that the options name, for images of `shape`."""
-    dtype = np.float32 if config.precision == "single" else np.float64
-    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels, dtype)
 
 
 class Deconvolution:

@@ -25,6 +25,7 @@ from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.weighting import counts_shape
 from pfb.operators.measurement import Gridder
+from pfb.pipeline.budget import require
 from pfb.pipeline.planning import Plan, make, nyquist_cell
 from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.reporting import Reporter
@@ -109,6 +110,7 @@ def opened(
         nthreads = 1
         with open_engine(config, len(planned.bands), parking, report) as engine:
             nthreads = engine.nthread
+            report.message(require(planned, config, engine))
             shape = planned.psf_shape
             dataset.create(
                 store,

@@ -9,12 +9,13 @@ from functools import partial
 
 import numpy as np
 
-from pfb.config import Image
+from pfb.config import Clean, Image
 from pfb.errors import InputError
 from pfb.io.measurement_set import SelectedData, Window, pieces
 from pfb.kernels.gridding import good_even
 from pfb.kernels.stokes import stokes_i
 from pfb.kernels.weighting import LIGHTSPEED
+from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.loading import load
 from pfb.types import Band, Geometry, Real, Visibilities
 
@@ -36,6 +37,8 @@ class Plan:
     bands: tuple[Band, ...]
     windows: tuple[tuple[Window, ...], ...]
     """``[band][part]``: the windows that a band has channels of."""
+    channels: tuple[tuple[slice, ...], ...]
+    """``[band][part]``: which of their channels these are."""
     loaders: tuple[tuple[tuple[Loader, ...], ...], ...]
     """``[band][part][piece]``."""
     warnings: tuple[str, ...]
@@ -52,7 +55,7 @@ def make(data: SelectedData, config: Image) -> Plan:
     geometry, warnings = image_geometry(data, config)
     oversized = [good_even(math.ceil(config.psf_oversize * n)) for n in geometry.shape]
     slices = band_channels(data.windows, config.nband)
-    bands, windows, loaders = [], [], []
+    bands, windows, chosen, loaders = [], [], [], []
     for index, channels in enumerate(slices):
         parts = [(w, s) for w, s in zip(data.windows, channels, strict=True) if s.stop > s.start]
         low = min(float((w.freq - w.width / 2)[s].min()) for w, s in parts)
@@ -60,8 +63,10 @@ def make(data: SelectedData, config: Image) -> Plan:
         centre = float(np.concatenate([w.freq[s] for w, s in parts]).mean())
         bands.append(Band(index=index, freq_min=low, freq_max=high, freq=centre))
         windows.append(tuple(w for w, _ in parts))
+        chosen.append(tuple(s for _, s in parts))
         loaders.append(tuple(_loaders(w, s, config.stokes_weight) for w, s in parts))
-    return Plan(geometry, (oversized[0], oversized[1]), tuple(bands), tuple(windows), tuple(loaders), tuple(warnings))
+    size = oversized[0], oversized[1]
+    return Plan(geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), tuple(warnings))
 
 
 def _loaders(window: Window, channels: slice, rule: str) -> tuple[Loader, ...]:
@@ -109,6 +114,12 @@ def band_channels(windows: tuple[Window, ...], nband: int | None) -> list[list[s
         [slice(int(np.searchsorted(w.freq, low)), int(np.searchsorted(w.freq, high, side="right"))) for w in windows]
         for low, high in edges
     ]
+
+
+def dictionary_of(config: Clean, shape: tuple[int, int]) -> Dictionary:
+    """Return the bases that the options name, for images of `shape`."""
+    dtype = np.float32 if config.precision == "single" else np.float64
+    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels, dtype)
 
 
 def image_geometry(data: SelectedData, config: Image) -> tuple[Geometry, list[str]]:

@@ -1,0 +1,156 @@
+"""How much memory a run takes, stage by stage, and how much there is: a run that cannot fit is refused before it starts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from distributed.system import memory_limit
+
+from pfb.config import Clean, Image
+from pfb.errors import InputError
+from pfb.graph.engine import Engine
+from pfb.pipeline.planning import Plan, dictionary_of
+
+GIB = 2**30
+
+PROCESS = 400 * 2**20
+"""Bytes of a process that has done nothing: Python, libraries, compiled kernels."""
+
+GRIDDING = 50
+"""Bytes per pixel while one thread grids: image, its copy, and the complex grid, oversampled 1.46 times along an axis."""
+
+RESIDUAL = 105
+"""The same while it predicts and grids a residual."""
+
+PICTURE, PRODUCTS = 100 * 2**20, 165
+"""Bytes of the libraries that draw and write, and bytes per pixel of what they write at a time."""
+
+KEPT = 1.15
+"""Memory of a process over that of its live arrays: what is freed is kept, and not always of use for what comes next."""
+
+SAMPLE = 24 + 40
+"""Bytes of a sample: visibility and weight; coordinates and work of the products with the Hessian."""
+
+@dataclass(frozen=True, kw_only=True)
+class Budget:
+    """Memory that a run takes on the worker that has most."""
+
+    stages: Mapping[str, int]
+    """Bytes of the arrays that live at once in a stage."""
+    nworker: int
+    """Processes that take so much each."""
+    samples: int
+    """Samples of all bands."""
+
+    @property
+    def worker(self) -> int:
+        """Bytes of a worker at most."""
+        return PROCESS + int(KEPT * max(self.stages.values()))
+
+
+def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
+    """Return the memory that a run takes.
+
+    Live arrays are counted; what only experience knows are the constants above (docs/decisions.md).
+
+    Parameters
+    ----------
+    plan : Plan
+        What is imaged.
+    config : Image
+        Options; those of `Clean` have stages of their own.
+    nworker, nthread : int
+        Processes that bands are spread over, and threads of each.
+    """
+    pixels = plan.geometry.nx * plan.geometry.ny
+    padded = plan.psf_shape[0] * plan.psf_shape[1]
+    nband = -(-len(plan.bands) // nworker)
+    counts = [samples_of(plan, band) for band in range(len(plan.bands))]
+    data = sum(sorted(counts)[-nband:]) * SAMPLE
+    busy = min(nthread, nband)
+    stages = {"grid": data + 8 * nband * (pixels + padded) + busy * GRIDDING * padded}
+    if nworker == 1:
+        stages["products"] = PICTURE + PRODUCTS * pixels
+    if isinstance(config, Clean):
+        stages |= _cleaning(plan, config, nband, busy, data)
+    return Budget(stages=stages, nworker=nworker, samples=sum(counts))
+
+
+def samples_of(plan: Plan, band: int) -> int:
+    """Return how many samples a band has, flagged ones among them."""
+    return sum(w.rows * (s.stop - s.start) for w, s in zip(plan.windows[band], plan.channels[band], strict=True))
+
+
+def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, data: int) -> dict[str, int]:
+    pixels = plan.geometry.nx * plan.geometry.ny
+    padded = plan.psf_shape[0] * plan.psf_shape[1]
+    dictionary = dictionary_of(config, plan.geometry.shape)
+    size = dictionary.dtype.itemsize
+    nbasis, ncoefficient = dictionary.codomain
+    image, dual = size * nband * pixels, size * nband * nbasis * ncoefficient
+    weights = size * nbasis * ncoefficient
+    transfers = nband * padded * (size + 4) // 2
+    resident = data + transfers + weights
+    # Present and best model, residuals before and after; the dual waits.
+    residual = resident + 2 * image + 2 * 8 * nband * pixels + dual + busy * RESIDUAL * pixels
+    # Model, slope, three states and what is between them; images of every basis; two duals; the spectrum of a convolution.
+    spectrum = 8 * plan.geometry.nx * plan.psf_shape[1] // 2
+    iteration = resident + (7 + nbasis) * image + 8 * nband * pixels + 2 * dual + busy * spectrum
+    return {"primal-dual": iteration, "residual": residual}
+
+
+def limit() -> int:
+    """Return the bytes that this process may use: the least of the machine's, its control group's and Slurm's."""
+    found = [int(memory_limit())]
+    if value := os.environ.get("SLURM_MEM_PER_NODE"):
+        found.append(int(value) * 2**20)
+    elif value := os.environ.get("SLURM_MEM_PER_CPU"):
+        found.append(int(value) * 2**20 * int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
+    return min(found)
+
+
+def allowed(engine: Engine, config: Image) -> int:
+    """Return the bytes that each worker may use; 0 if nobody knows."""
+    if engine.memory or config.scheduler:
+        return engine.memory
+    return limit() // engine.nworker
+
+
+def require(plan: Plan, config: Image, engine: Engine) -> str:
+    """Say in a sentence what memory a run takes.
+
+    Raises
+    ------
+    InputError
+        If it does not fit; the sentence says what would.
+    """
+    nthread = -(-engine.nthread // engine.nworker)
+    needed, there = budget(plan, config, engine.nworker, nthread).worker, allowed(engine, config)
+    each = " per worker" if engine.nworker > 1 else ""
+    if there and needed > there:
+        nx, ny = plan.geometry.shape
+        raise InputError(
+            f"{len(plan.bands)} bands of {nx} x {ny} pixels need about {needed / GIB:.3g} GiB of memory{each} but there are "
+            f"{there / GIB:.3g} GiB: give --npix {largest(plan, config, engine.nworker, nthread, there)} or less, "
+            "fewer bands (--nband), or workers on more machines (--scheduler)"
+        )
+    return f"about {needed / GIB:.3g} GiB of memory{each} will be used" + (f", of {there / GIB:.3g} GiB" if there else "")
+
+
+def largest(plan: Plan, config: Image, nworker: int, nthread: int, there: int) -> int:
+    """Return the largest even number of pixels along an edge that fits the memory of a worker; 2 at least."""
+    low, high = 1, max(plan.geometry.shape) // 2
+    while high - low > 1:
+        middle = (low + high) // 2
+        fits = budget(shrunk(plan, 2 * middle), config, nworker, nthread).worker <= there
+        low, high = (middle, high) if fits else (low, middle)
+    return 2 * low
+
+
+def shrunk(plan: Plan, npix: int) -> Plan:
+    """Return a plan with fewer pixels."""
+    old = plan.geometry
+    padded = [npix * p // n for p, n in zip(plan.psf_shape, old.shape, strict=True)]
+    return replace(plan, geometry=replace(old, nx=npix, ny=npix), psf_shape=(padded[0], padded[1]))

@@ -1,0 +1,161 @@
+"""The memory that a run takes: known before, measured, and refused if it is not there."""
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from pfb.config import Clean, Image
+from pfb.errors import InputError
+from pfb.io.simulated_set import Simulation, lay_out, write_set
+from pfb.io.sky import random_sky
+from pfb.pipeline import budget as module
+from pfb.pipeline.budget import GIB, PROCESS, allowed, budget, largest, limit, require, samples_of, shrunk
+from pfb.pipeline.imaging import plan
+from pfb.pipeline.reporting import Silent
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory):
+    """Three dishes for a minute, eight channels."""
+    path = tmp_path_factory.mktemp("budget") / "a.ms"
+    sky = random_sky(1.1, -0.8, nsource=3, ref_freq=1.284e9, seed=0)
+    observation = Simulation(
+        nant=3, nchan=8, nspw=1, band="L", scans=1, scan_length=1.0, dump=8.0, ra=63.36, dec=-45.0,
+        start="2024-06-10T06:00:00", sefd=420.0, gain_error=0.0, rfi=0.0, seed=0,
+    )  # fmt: skip
+    write_set(str(path), lay_out(observation, sky), overwrite=True)
+    return str(path)
+
+
+def planned(observed, kind=Clean, **given):
+    config = kind(output="x", npix="1000", cell=2.0, **given)
+    return plan((observed,), config, Silent())[1], config
+
+
+def needs(observed, nworker=1, nthread=2, **given):
+    return budget(*planned(observed, **given), nworker, nthread)
+
+
+def engine(nworker=1, nthread=2, memory=0):
+    return SimpleNamespace(nworker=nworker, nthread=nthread, memory=memory)
+
+
+def test_more_of_anything_needs_more(observed):
+    one = needs(observed, nband=4)
+    assert set(one.stages) == {"grid", "primal-dual", "residual", "products"}
+    for more in (dict(nband=8), dict(precision="double"), dict(bases="self,db1,db2,db3,db4,db5,db6")):
+        assert needs(observed, **dict(nband=4) | more).worker > 1.15 * one.worker - 0.15 * PROCESS
+    assert needs(observed, nworker=4, nband=4).worker < one.worker
+    # The worker with most bands counts; the samples make hardly a difference here.
+    three, four = (needs(observed, nworker=2, nband=n).worker for n in (3, 4))
+    assert three == pytest.approx(four, rel=1e-3)
+    assert set(needs(observed, kind=Image).stages) == {"grid", "products"}
+
+
+def test_samples_are_counted_band_by_band(observed):
+    """Three baselines, seven or eight times, two channels of four bands."""
+    made, _ = planned(observed, nband=4)
+    counts = [samples_of(made, band) for band in range(4)]
+    assert len(set(counts)) == 1
+    assert counts[0] in (3 * 7 * 2, 3 * 8 * 2)
+    assert needs(observed, nband=4).samples == sum(counts)
+
+
+def test_the_largest_image_that_fits_does_and_the_next_does_not(observed):
+    made, config = planned(observed, nband=4)
+    there = int(0.6 * budget(made, config, 1, 2).worker)
+    npix = largest(made, config, 1, 2, there)
+    assert npix % 2 == 0
+    assert budget(shrunk(made, npix), config, 1, 2).worker <= there
+    assert budget(shrunk(made, npix + 2), config, 1, 2).worker > there
+    assert largest(made, config, 1, 2, 0) == 2
+
+
+def test_what_does_not_fit_is_refused_and_what_would_is_said(observed, monkeypatch):
+    made, config = planned(observed, nband=4)
+    needed = budget(made, config, 1, 2).worker
+    monkeypatch.setattr(module, "memory_limit", lambda: needed + 1)
+    assert require(made, config, engine()).startswith(f"about {needed / GIB:.3g} GiB of memory will be used, of ")
+    monkeypatch.setattr(module, "memory_limit", lambda: needed - 1)
+    npix = largest(made, config, 1, 2, needed - 1)
+    with pytest.raises(InputError, match=rf"4 bands of 1000 x 1000 pixels need about .* GiB .* give --npix {npix} or less"):
+        require(made, config, engine())
+    assert require(made, config, engine(nworker=2, memory=needed)).count("per worker") == 1
+
+
+def test_workers_of_this_machine_share_its_memory(observed, monkeypatch):
+    monkeypatch.setattr(module, "memory_limit", lambda: 12 * GIB)
+    _, config = planned(observed)
+    _, joined = planned(observed, scheduler="tcp://127.0.0.1:1")
+    assert allowed(engine(nworker=3), config) == 4 * GIB
+    assert allowed(engine(nworker=3, memory=GIB), config) == GIB
+    assert allowed(engine(nworker=3, memory=GIB), joined) == GIB
+    assert allowed(engine(nworker=3), joined) == 0
+    assert "of memory" in require(*planned(observed, scheduler="tcp://127.0.0.1:1"), engine())
+
+
+@pytest.mark.parametrize(
+    ("environment", "expected"),
+    [
+        ({}, 8 * GIB),
+        ({"SLURM_MEM_PER_NODE": "2048"}, 2 * GIB),
+        ({"SLURM_MEM_PER_CPU": "512", "SLURM_CPUS_ON_NODE": "6"}, 3 * GIB),
+        ({"SLURM_MEM_PER_NODE": "20480"}, 8 * GIB),
+    ],
+)
+def test_the_least_limit_counts(environment, expected, monkeypatch):
+    monkeypatch.setattr(module, "memory_limit", lambda: 8 * GIB)
+    for name in ("SLURM_MEM_PER_NODE", "SLURM_MEM_PER_CPU", "SLURM_CPUS_ON_NODE"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert limit() == expected
+
+
+@pytest.mark.parametrize(("nband", "threads"), [(4, 2), (2, 1)])
+def test_it_is_what_a_run_takes(observed, tmp_path, nband, threads):
+    """Within a fifth."""
+    words = ["clean", observed, "-o", str(tmp_path / "x"), "--npix", "1000", "--cell", "2", "--niter", "2", "--pd-maxit", "12"]
+    words += ["--nband", str(nband), "--threads-per-worker", str(threads)]
+    code = "import resource, sys\nfrom pfb.cli import main\nassert main(sys.argv[1:]) == 0\n"
+    code += "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    run = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+    measured = 1024 * int(run.stdout.splitlines()[-1])
+    expected = needs(observed, nthread=threads, nband=nband).worker
+    assert expected == pytest.approx(measured, rel=0.2)
+
+
+class TestPlan:
+    def test_it_says_what_clean_would_take_and_writes_nothing(self, pfb, observed, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+        answer = pfb("plan", observed, "--npix", "1000", "--cell", "2", "--nband", "4", "-o", "x")
+        assert answer.code == 0, answer
+        assert "4 bands of 1000 x 1000 pixels" in answer.out + answer.err
+        worker = needs(observed, nband=4).worker
+        rows = dict(line.strip().rsplit("  ", 1) for line in answer.out.splitlines() if "  " in line.strip())
+        rows = {name.strip(): value.strip() for name, value in rows.items()}
+        assert float(rows["at most"].split()[0]) == pytest.approx(worker / GIB, rel=0.01)
+        assert rows["between workers per iteration"] == "0 MiB"
+        assert int(rows["tasks of an iteration"]) == 29
+        assert not list(tmp_path.iterdir())
+
+    def test_workers_have_less_each_and_talk(self, pfb, observed):
+        answer = pfb("plan", observed, "--npix", "1000", "--cell", "2", "--nband", "4", "--workers", "2", "--prior", "l21")
+        assert answer.code == 0
+        assert "Memory of each worker" in answer.out
+        nbasis, ncoefficient = 4, 1000 * 1000
+        moved = float(answer.out.split("between workers per iteration")[1].split()[0])
+        assert moved == pytest.approx(2 * nbasis * ncoefficient * 4 / 2**20, rel=0.05)
+
+    def test_what_does_not_fit_is_said(self, pfb, observed, monkeypatch):
+        monkeypatch.setattr("pfb.pipeline.budget.memory_limit", lambda: GIB // 2)
+        answer = pfb("plan", observed, "--npix", "1000", "--cell", "2")
+        assert answer.code == 0
+        assert "largest square image that fits" in answer.out
+
+    def test_a_scheduler_is_refused(self, pfb, observed):
+        answer = pfb("plan", observed, "--scheduler", "tcp://127.0.0.1:1")
+        assert answer.code == 2
+        assert "give the --workers" in answer.err
