@@ -7,7 +7,19 @@ from scipy.optimize import nnls
 from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
-from pfb.solvers.primal_dual import CONSTRAINED, Change, Gate, Minimisation, advance, relative, solve, step_sizes
+from pfb.solvers.primal_dual import (
+    CONSTRAINED,
+    Change,
+    Gate,
+    Minimisation,
+    advance,
+    change,
+    extrapolate,
+    press,
+    relative,
+    solve,
+    step_sizes,
+)
 
 SHAPE, NPIX = (5, 4), 20
 BASES = ("self", "db1", "db2", "db3")
@@ -31,6 +43,24 @@ def test_steps_use_the_shift_up(constrained, norm_squared, shift):
     assert sigma * norm_squared + theta == pytest.approx(shift, rel=1e-15)
     assert theta == pytest.approx(CONSTRAINED * shift if constrained else 0, rel=1e-15)
     assert sigma > 0
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (16, 5), (53, 4), (40, 1000)], ids=str)
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_passes_in_runs_are_their_definitions(shape, dtype, rng):
+    """Images of any number of rows, longer than a run or not; nothing given is changed."""
+    x, previous, bound = (rng.standard_normal(shape).astype(dtype) for _ in range(3))
+    before = x.copy(), previous.copy(), bound.copy()
+    found = extrapolate(x, previous)
+    assert found.dtype == dtype
+    np.testing.assert_array_equal(found, 2 * x - previous)
+    np.testing.assert_array_equal(press(bound, found, 0.5), bound + np.asarray(0.5, dtype) * found)
+    difference, norm = change(x, previous)
+    wide, old = x.astype("f8"), previous.astype("f8")
+    assert difference == pytest.approx(((wide - old) ** 2).sum(), rel=1e-5)
+    assert norm == pytest.approx((wide**2).sum(), rel=1e-5)
+    for now, then in zip((x, previous, bound), before, strict=True):
+        np.testing.assert_array_equal(now, then)
 
 
 class Toy:
