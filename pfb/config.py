@@ -154,7 +154,11 @@ class Resources(Config):
     threads_per_worker: int | None = option(
         None, minimum=1, help="threads of each worker (default: the cores divided among the workers)"
     )
-    scheduler: str | None = option(None, metavar="ADDRESS", help="join the dask scheduler at this address")
+    scheduler: str | None = option(
+        None, metavar="ADDRESS|FILE", help="join the dask scheduler at this address, or whose scheduler file this is"
+    )
+    min_workers: int = option(1, minimum=1, help="workers of a joined scheduler to wait for")
+    wait_workers: float = option(60.0, minimum=0.0, metavar="SECONDS", help="how long to wait for them")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -290,6 +290,11 @@ class TestExitCodes:
         assert capsys.readouterr().out == "Fields\n  id  name    deg\n   0  3C 273  1.5\n   1  x\n\n"
 
 
+def test_the_package_can_be_run():
+    run = subprocess.run([sys.executable, "-m", "pfb", "--version"], capture_output=True, text=True, check=True)
+    assert __version__ in run.stdout
+
+
 class TestImports:
     HEAVY = ("numpy", "dask", "distributed", "rich", "yaml", "numba", "astropy", "xarray", "zarr", "arcae", "matplotlib")
 

@@ -28,6 +28,7 @@ BELOW = {
     "io": {"errors", "types"},
     "pipeline": {"errors", "types", "config", "kernels", "operators", "solvers", "graph", "io"},
     "cli": {"errors", "config"},
+    "__main__": {"errors", "config", "cli"},
 }
 INSIDE_FUNCTIONS = {"cli": {"pipeline"}}  # what a layer may import from pfb, but only when it runs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -13,7 +14,7 @@ from distributed import Client, LocalCluster
 from distributed.comm import get_address_host_port, parse_address
 
 from pfb.config import Resources
-from pfb.errors import InputError
+from pfb.errors import InputError, PfbError
 from pfb.graph.cluster import CONFIG, ClusterEngine
 from pfb.graph.engine import Engine, ThreadEngine
 from pfb.kernels.memory import keep_freed_memory
@@ -44,6 +45,8 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
     ------
     InputError
         If the options contradict each other, or there is no scheduler at the address.
+    PfbError
+        If a scheduler that is joined has too few workers for too long.
     """
     if config.scheduler and (config.workers or config.threads_per_worker):
         raise InputError(
@@ -63,7 +66,8 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
         return
     with ExitStack() as stack:
         if config.scheduler:
-            client = stack.enter_context(_join(config.scheduler))
+            client = stack.enter_context(_join(address_of(config.scheduler)))
+            _await_workers(client, config, report)
         else:
             stack.enter_context(dask.config.set(CONFIG))
             cluster = LocalCluster(
@@ -77,6 +81,45 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
         report.message(f"dashboard: {client.dashboard_link}")
         engine = ClusterEngine(client, nblock, str(parking))
         yield engine
+
+
+def address_of(scheduler: str) -> str:
+    """Return the address of a scheduler that is named by it, or by the file that it wrote.
+
+    Raises
+    ------
+    InputError
+        If there is such a file, but it is no scheduler file.
+    """
+    path = Path(scheduler)
+    if not path.is_file():
+        return scheduler
+    try:
+        return str(json.loads(path.read_text())["address"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            f"--scheduler {scheduler} is a file but not one that 'dask scheduler --scheduler-file' wrote "
+            f"({type(error).__name__}): give that file, or the address of the scheduler"
+        ) from error
+
+
+def _await_workers(client: Client, config: Resources, report: Reporter) -> None:
+    """Wait until a scheduler has as many workers as it shall have."""
+    there = _count(client)
+    if there < config.min_workers:
+        report.message(f"waiting for {config.min_workers} workers, {there} are there")
+        try:
+            client.wait_for_workers(config.min_workers, timeout=config.wait_workers or 0.1)
+        except TimeoutError:
+            raise PfbError(
+                f"the scheduler at {client.scheduler_info()['address']} has {_count(client)} workers after "
+                f"{config.wait_workers:g} s but {config.min_workers} are needed: start more with 'dask worker', "
+                "ask for fewer with --min-workers, or wait longer with --wait-workers"
+            ) from None
+
+
+def _count(client: Client) -> int:
+    return len(client.scheduler_info(n_workers=-1)["workers"])
 
 
 def _join(address: str) -> Client:

@@ -1,9 +1,11 @@
 """The engine that the options ask for, and how many threads it has."""
 
+import threading
+
 import ducc0
 import pytest
 import threadpoolctl
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 
 from pfb.config import Resources
 from pfb.errors import InputError, PfbError
@@ -61,11 +63,50 @@ def test_a_cluster_that_is_joined_has_its_workers(tmp_path, given):
         opened(tmp_path, scheduler="tcp://a:1", **given).__enter__()
 
 
-def test_a_cluster_without_workers(tmp_path):
+def test_an_engine_needs_a_worker(tmp_path):
+    with (
+        LocalCluster(n_workers=0, dashboard_address=None, processes=False) as cluster,
+        Client(cluster, set_as_default=False) as client,
+        pytest.raises(PfbError, match=f"the scheduler at {cluster.scheduler_address} has no workers: start some"),
+    ):
+        ClusterEngine(client, 2, str(tmp_path))
+
+
+@pytest.mark.parametrize("needed", [1, 3])
+def test_too_few_workers_for_too_long(tmp_path, recorder, needed):
     with LocalCluster(n_workers=0, dashboard_address=None, processes=False) as cluster:
         address = cluster.scheduler_address
-        with pytest.raises(PfbError, match=f"the scheduler at {address} has no workers: start some with 'dask worker'"):
-            opened(tmp_path, scheduler=address).__enter__()
+        with pytest.raises(PfbError, match=rf"at {address} has 0 workers after 0.3 s but {needed} are needed: start more"):
+            opened(tmp_path, recorder, scheduler=address, min_workers=needed, wait_workers=0.3).__enter__()
+    assert recorder.messages == [f"waiting for {needed} workers, 0 are there"]
+
+
+def test_workers_that_come_later_are_waited_for(tmp_path):
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False) as cluster:
+        later = threading.Timer(0.5, cluster.scale, [2])
+        later.start()
+        with opened(tmp_path, scheduler=cluster.scheduler_address, min_workers=2, wait_workers=30) as engine:
+            assert (engine.nworker, engine.nthread) == (2, 2)
+        later.join()
+
+
+def test_a_scheduler_is_known_by_its_file(tmp_path):
+    file = tmp_path / "scheduler.json"
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None, processes=False) as cluster:
+        with Client(cluster) as client:
+            client.write_scheduler_file(str(file))
+        with opened(tmp_path, scheduler=str(file)) as engine:
+            assert engine.nworker == 1
+            assert session.address_of(str(file)) == cluster.scheduler_address
+    assert session.address_of("tcp://a:1") == "tcp://a:1"
+
+
+@pytest.mark.parametrize("text", ["", "tcp://a:1", "[1]", '{"id": 3}'])
+def test_a_file_that_is_none_of_a_scheduler(tmp_path, text):
+    file = tmp_path / "scheduler.json"
+    file.write_text(text)
+    with pytest.raises(InputError, match=r"is a file but not one that 'dask scheduler --scheduler-file' wrote"):
+        opened(tmp_path, scheduler=str(file)).__enter__()
 
 
 @pytest.mark.cluster
