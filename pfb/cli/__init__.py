@@ -6,6 +6,8 @@ Nothing heavy is imported until a command runs, so that ``pfb --help`` answers a
 from __future__ import annotations
 
 import os
+import signal
+import threading
 import traceback
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -20,8 +22,12 @@ from pfb.errors import PfbError
 if TYPE_CHECKING:
     from pfb.cli.console import Console
 
-INTERRUPTED = 130
+INTERRUPTED, TERMINATED = 130, 143
 SETTINGS = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
+
+
+class Terminated(BaseException):
+    """The process was asked to end, as a batch system does before it kills a job."""
 
 
 class State:
@@ -119,12 +125,19 @@ def info(path: str, config: Info, report: Console) -> None:
         report.table(title, columns, rows)
 
 
+def _terminate(*_: Any) -> None:
+    raise Terminated
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code.
 
-    0: done; 1: the run failed; 2: an option, a file or data cannot be used as asked; 130: interrupted.
+    0: done; 1: the run failed; 2: an option, a file or data cannot be used as asked; 130: interrupted; 143: terminated.
     """
     state = State()
+    # Only there may a signal be handled.
+    handled = threading.current_thread() is threading.main_thread()
+    before = signal.signal(signal.SIGTERM, _terminate) if handled else None
     try:
         # Without its standalone mode click hands the errors over instead of printing them.
         code = commands.main(args=None if argv is None else list(argv), prog_name="pfb", standalone_mode=False, obj=state)
@@ -139,6 +152,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         sentence, code = _explain(cause)
         click.echo(f"pfb: {sentence}", err=True)
         return code
+    finally:
+        if handled:
+            signal.signal(signal.SIGTERM, before)
 
 
 def _explain(error: BaseException) -> tuple[str, int]:
@@ -154,6 +170,8 @@ def _explain(error: BaseException) -> tuple[str, int]:
         return _one_line(error.format_message()) + hint, error.exit_code
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "interrupted", INTERRUPTED
+    if isinstance(error, Terminated):
+        return "terminated; nothing was written", TERMINATED
     if isinstance(error, MemoryError):
         detail = f" ({_one_line(str(error))})" if str(error) else ""
         return f"not enough memory{detail}; make the image smaller (--npix), or spread the run over more machines", 1

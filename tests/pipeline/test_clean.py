@@ -545,12 +545,16 @@ def start(path, prefix):
     raise AssertionError(process.communicate()[1])
 
 
-def test_an_interrupt_leaves_nothing(small, tmp_path):
+@pytest.mark.parametrize(
+    ("number", "code", "said"),
+    [(signal.SIGINT, 130, "pfb: interrupted"), (signal.SIGTERM, 143, "pfb: terminated; nothing was written")],
+)
+def test_an_interrupt_leaves_nothing(small, tmp_path, number, code, said):
     process = start(small, tmp_path / "out")
     assert [p.name.startswith(".") for p in tmp_path.iterdir()] == [True, True]
-    process.send_signal(signal.SIGINT)
+    process.send_signal(number)
     _, err = process.communicate(timeout=60)
-    assert (process.returncode, err.strip()) == (130, "pfb: interrupted")
+    assert (process.returncode, err.strip()) == (code, said)
     assert not os.listdir(tmp_path)
 
 
