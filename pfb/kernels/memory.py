@@ -6,7 +6,8 @@ import ctypes
 
 # The parameters of mallopt(3), from glibc's malloc.h.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
-_SETTINGS = ((_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, (1 << 31) - 1), (_ARENA_MAX, 1))
+_NEVER = -1
+_SETTINGS = ((_MMAP_THRESHOLD, 1 << 30), (_TRIM_THRESHOLD, _NEVER), (_ARENA_MAX, 1))
 
 
 def keep_freed_memory() -> bool:

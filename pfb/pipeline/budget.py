@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from distributed.system import memory_limit
 
@@ -109,6 +111,32 @@ def limit() -> int:
     elif value := os.environ.get("SLURM_MEM_PER_CPU"):
         found.append(int(value) * 2**20 * int(os.environ.get("SLURM_CPUS_ON_NODE", "1")))
     return min(found)
+
+
+FULL = 0.8
+"""What a disk must have free, over the bytes of uncompressed products: models and blank pixels compress well, noise does not."""
+
+
+def disk(plan: Plan, config: Image) -> int:
+    """Return the bytes of the dataset, uncompressed, and of the FITS images."""
+    nband, pixels = len(plan.bands), plan.geometry.nx * plan.geometry.ny
+    padded = plan.psf_shape[0] * plan.psf_shape[1]
+    if not isinstance(config, Clean):
+        return (8 * nband + 4 * (nband + 1)) * (pixels + padded)
+    nbasis, ncoefficient = dictionary_of(config, plan.geometry.shape).codomain
+    # Dirty image, model, residual, and update or restored image.
+    return (8 * nband + 4 * (nband + 1)) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
+
+
+def require_disk(plan: Plan, config: Image) -> None:
+    """Raise `InputError` if the products do not fit the disk, which would be known at the end of a run only."""
+    folder = Path(f"{config.output}.zarr").absolute().parent
+    needed, free = disk(plan, config), shutil.disk_usage(folder).free
+    if free < FULL * needed:
+        raise InputError(
+            f"the products need about {needed / GIB:.3g} GiB but {folder} has {free / GIB:.3g} GiB free: "
+            "make room, write elsewhere (--output), or make the image smaller (--npix)"
+        )
 
 
 def allowed(engine: Engine, config: Image) -> int:

@@ -25,7 +25,7 @@ from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.weighting import counts_shape
 from pfb.operators.measurement import Gridder
-from pfb.pipeline.budget import require
+from pfb.pipeline.budget import require, require_disk
 from pfb.pipeline.planning import Plan, make, nyquist_cell
 from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.reporting import Reporter
@@ -106,6 +106,7 @@ def opened(
     require_writable([final, *(path for group in paths.values() for path in group)], config.overwrite)
     data, planned = plan(sets, config, report)
     extra = {} if prepare is None else prepare(planned.geometry)
+    require_disk(planned, config)
     with staged(final, config.overwrite) as store, scratch(final) as parking:
         nthreads = 1
         with open_engine(config, len(planned.bands), parking, report) as engine:

@@ -14,7 +14,7 @@ from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import Graph
 from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.budget import GIB, KEPT, PROCESS, budget, largest, limit
+from pfb.pipeline.budget import GIB, KEPT, PROCESS, budget, disk, largest, limit
 from pfb.pipeline.imaging import plan as make_plan
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.pipeline.reporting import Reporter
@@ -71,6 +71,7 @@ def run(sets: tuple[str, ...], config: Config, report: Reporter) -> Forecast:
     memory += [
         ("at most", f"{needed.worker / GIB:.3g} GiB"),
         ("there are", f"{there / GIB:.3g} GiB"),
+        ("on disk", f"about {disk(planned, config) / GIB:.3g} GiB"),
         ("largest square image that fits", f"{largest(planned, config, nworker, nthread, there)} pixels")
         if needed.worker > there else ("fits", "yes"),
     ]  # fmt: skip

@@ -1,5 +1,6 @@
 """The memory that a run takes: known before, measured, and refused if it is not there."""
 
+import re
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ from pfb.errors import InputError
 from pfb.io.simulated_set import Simulation, lay_out, write_set
 from pfb.io.sky import random_sky
 from pfb.pipeline import budget as module
-from pfb.pipeline.budget import GIB, PROCESS, allowed, budget, largest, limit, require, samples_of, shrunk
+from pfb.pipeline.budget import GIB, PROCESS, allowed, budget, disk, largest, limit, require, samples_of, shrunk
 from pfb.pipeline.imaging import plan
 from pfb.pipeline.reporting import Silent
 
@@ -125,6 +126,24 @@ def test_it_is_what_a_run_takes(observed, tmp_path, nband, threads):
     measured = 1024 * int(run.stdout.splitlines()[-1])
     expected = needs(observed, nthread=threads, nband=nband).worker
     assert expected == pytest.approx(measured, rel=0.2)
+
+
+def test_products_that_do_not_fit_the_disk_are_refused_before_the_work(refused, observed, tmp_path, monkeypatch):
+    words = ["clean", observed, "-o", tmp_path / "x", "--npix", "1000", "--cell", "2", "--nband", "4"]
+    monkeypatch.setattr("shutil.disk_usage", lambda _: SimpleNamespace(free=10**7))
+    found = refused(*words, folder=tmp_path)
+    assert re.search(rf"the products need about [\d.]+ GiB but {tmp_path} has 0.00931 GiB free: make room", found)
+
+
+@pytest.mark.parametrize("kind", ["image", "clean"])
+def test_the_disk_that_products_take_is_known(pfb, observed, tmp_path, kind):
+    """But for compression, which does little for noise."""
+    words = [kind, observed, "-o", tmp_path / "x", "--npix", "300", "--cell", "2", "--nband", "2"]
+    assert pfb(*words, *(["--niter", "1", "--pd-maxit", "2"] if kind == "clean" else [])).code == 0
+    written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".png")
+    config = (Clean if kind == "clean" else Image)(output="x", npix="300", cell=2.0, nband=2)
+    expected = disk(plan((observed,), config, Silent())[1], config)
+    assert 0.6 * expected < written < 1.05 * expected
 
 
 class TestPlan:
