@@ -72,8 +72,8 @@ class Blocks:
         return ranges(self.ncoefficient, self.tile or self.ncoefficient)
 
 
-APART = 1.6
-"""What the passes over the coefficients of a basis cost in blocks of single bands, over their cost in a block of all bands."""
+APART = 1.25
+"""What an iteration costs with blocks of single bands over what it costs with a block of all bands (docs/decisions.md)."""
 
 
 def bands_of_a_block(nband: int, nbasis: int, nworker: int, nthread: int) -> int:

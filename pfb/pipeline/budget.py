@@ -32,6 +32,9 @@ PICTURE, PRODUCTS = 100 * 2**20, 165
 KEPT = 1.15
 """Memory of a process over that of its live arrays: what is freed is kept, and not always of use for what comes next."""
 
+MANY, CONVOLUTIONS = 0.05, 60
+"""Samples per pixel from which a band's products with the Hessian may be convolutions; bytes per pixel that these keep."""
+
 SAMPLE = 24 + 40
 """Bytes of a sample: visibility and weight; coordinates and work of the products with the Hessian."""
 
@@ -76,7 +79,8 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     if nworker == 1:
         stages["products"] = PICTURE + PRODUCTS * pixels
     if isinstance(config, Clean):
-        stages |= _cleaning(plan, config, nband, busy, data)
+        many = sum(n > MANY * pixels for n in sorted(counts)[-nband:])
+        stages |= _cleaning(plan, config, nband, busy, data + many * CONVOLUTIONS * pixels)
     return Budget(stages=stages, nworker=nworker, samples=sum(counts))
 
 

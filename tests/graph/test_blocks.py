@@ -59,7 +59,8 @@ def test_other_chunks_are_refused(chunks, message):
 
 @pytest.mark.parametrize(
     ("nbasis", "nworker", "nthread", "together"),
-    [(4, 1, 1, True), (4, 1, 2, True), (4, 1, 4, True), (9, 1, 4, True), (4, 1, 8, False), (5, 1, 4, True), (3, 1, 2, True),
+    [(4, 1, 1, True), (4, 1, 2, True), (4, 1, 4, True), (9, 1, 4, False), (7, 1, 4, True),
+     (4, 1, 8, False), (5, 1, 4, False), (3, 1, 2, False),
      (1, 1, 2, False), (4, 2, 2, False), (9, 3, 3, False)],
 )  # fmt: skip
 def test_bands_are_together_on_one_worker_whose_threads_have_bases_enough(nbasis, nworker, nthread, together):

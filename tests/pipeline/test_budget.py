@@ -64,6 +64,14 @@ def test_samples_are_counted_band_by_band(observed):
     assert needs(observed, nband=4).samples == sum(counts)
 
 
+def test_many_samples_keep_psfs(observed, monkeypatch):
+    few = needs(observed, nband=4).stages["residual"]
+    monkeypatch.setattr(module, "samples_of", lambda plan, band: 100_000 if band < 3 else 10_000)
+    assert needs(observed, nband=4).stages["residual"] - few == pytest.approx(
+        3 * module.CONVOLUTIONS * 1000**2 + 310_000 * module.SAMPLE, rel=1e-3
+    )
+
+
 def test_the_largest_image_that_fits_does_and_the_next_does_not(observed):
     made, config = planned(observed, nband=4)
     there = int(0.6 * budget(made, config, 1, 2).worker)
