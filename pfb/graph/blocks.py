@@ -93,6 +93,12 @@ def bands_of_a_block(nband: int, nbasis: int, nworker: int, nthread: int) -> int
     return nband if nworker == 1 and rounds <= APART else 1
 
 
+def laid_out(nband: int, codomain: tuple[int, ...], nworker: int, nthread: int) -> Blocks:
+    """Return the blocks of a dual whose dictionary has that codomain; parameters else as of `bands_of_a_block`."""
+    nbasis, ncoefficient = codomain
+    return Blocks(nband, nbasis, ncoefficient, band_chunk=bands_of_a_block(nband, nbasis, nworker, nthread))
+
+
 Nest = int | tuple["Nest", "Nest"]
 
 

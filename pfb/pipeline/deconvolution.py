@@ -12,7 +12,7 @@ import numpy as np
 from pfb.config import Clean
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
-from pfb.graph.blocks import Blocks, bands_of_a_block
+from pfb.graph.blocks import laid_out
 from pfb.graph.engine import Engine
 from pfb.graph.names import Names
 from pfb.graph.primal_dual import Data, PrimalDual
@@ -66,9 +66,7 @@ class Deconvolution:
         shape = run.gridder.shape
         self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
-        together = bands_of_a_block(len(imaged.bands), self.dictionary.codomain[0], engine.nworker, engine.nthread)
-        nbasis, ncoefficient = self.dictionary.codomain
-        self.blocks = Blocks(len(imaged.bands), nbasis, ncoefficient, band_chunk=together)
+        self.blocks = laid_out(len(imaged.bands), self.dictionary.codomain, engine.nworker, engine.nthread)
         self.constraint = Constraint(config.positivity, config.mask is not None)
         self.dual: list[list[Key]] | None = None
         self._bounds: list[Key] | None = None

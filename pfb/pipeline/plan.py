@@ -8,7 +8,7 @@ from dask.system import CPU_COUNT
 
 from pfb.config import Plan as Config
 from pfb.errors import InputError
-from pfb.graph.blocks import Blocks, bands_of_a_block
+from pfb.graph.blocks import laid_out
 from pfb.graph.names import Names, token
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import Graph
@@ -80,13 +80,12 @@ def run(sets: tuple[str, ...], config: Config, report: Reporter) -> Forecast:
 
 def _solver(planned: Plan, config: Config, nworker: int, nthread: int) -> PrimalDual:
     dictionary = dictionary_of(config, planned.geometry.shape)
-    nband, (nbasis, ncoefficient) = len(planned.bands), dictionary.codomain
-    together = bands_of_a_block(nband, nbasis, nworker, nworker * nthread)
+    nband = len(planned.bands)
     constraint = Constraint(config.positivity, config.mask is not None)
-    return PrimalDual(
-        Names(token("plan")), Blocks(nband, nbasis, ncoefficient, band_chunk=together), dictionary,
-        JointPrior(config.prior, nband), step_sizes(1.0, nbasis, constraint.active), 1.0, constraint=constraint, nworker=nworker,
-    )  # fmt: skip
+    blocks = laid_out(nband, dictionary.codomain, nworker, nworker * nthread)
+    steps = step_sizes(1.0, dictionary.norm_squared, constraint.active)
+    prior = JointPrior(config.prior, nband)
+    return PrimalDual(Names(token("plan")), blocks, dictionary, prior, steps, 1.0, constraint=constraint, nworker=nworker)
 
 
 def _work(planned: Plan, config: Config, solver: PrimalDual, nthread: int) -> list[tuple[str, ...]]:
