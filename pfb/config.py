@@ -198,6 +198,11 @@ class Clean(Image):
         choices=("none", "clip", "joint"),
         help="clip: no pixel is negative; joint: one that is negative in any band is zero in all",
     )
+    resume: bool = option(False, help="go on from the checkpoint of a run that ended early, if there is one")
+    checkpoint: int | None = option(
+        None, minimum=0, metavar="ITERATIONS",
+        help="write a checkpoint every so many primal-dual iterations, 0: never (default: as often as takes 2% of the time)",
+    )
     l1_reweight_from: int = option(
         0, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
     )

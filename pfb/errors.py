@@ -15,3 +15,9 @@ class InputError(PfbError, ValueError):
 
 class ShapeError(InputError):
     """Arrays, images or masks whose sizes do not belong together."""
+
+
+class Stopped(PfbError):
+    """A run that was asked to end, and has saved what it had."""
+
+    exit_code = 143

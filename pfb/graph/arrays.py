@@ -16,8 +16,8 @@ from dask.highlevelgraph import HighLevelGraph
 
 from pfb.errors import InputError, ShapeError
 from pfb.graph.blocks import Blocks, Range, add_pairs
+from pfb.graph.iteration import statistic
 from pfb.graph.names import Names, token
-from pfb.graph.primal_dual import statistic
 from pfb.graph.tasks import Graph, add, ref, refs
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from pfb.errors import InputError
-from pfb.graph.tasks import Graph, Key, add, ref
+from pfb.graph.tasks import Graph, Key, List, add, ref
 from pfb.kernels.prox import split
 
 Range = tuple[int, int]
@@ -57,6 +59,11 @@ class Blocks:
             raise InputError(f"a tile has {self.tile} coefficients but must have 1 or more, or 0 for all of them")
 
     @property
+    def sizes(self) -> tuple[int, int, int]:
+        """Bands, bases and coefficients."""
+        return self.nband, self.nbasis, self.ncoefficient
+
+    @property
     def bands(self) -> tuple[Range, ...]:
         """First and last + 1 band of every block."""
         return ranges(self.nband, self.band_chunk)
@@ -97,6 +104,50 @@ def laid_out(nband: int, codomain: tuple[int, ...], nworker: int, nthread: int) 
     """Return the blocks of a dual whose dictionary has that codomain; parameters else as of `bands_of_a_block`."""
     nbasis, ncoefficient = codomain
     return Blocks(nband, nbasis, ncoefficient, band_chunk=bands_of_a_block(nband, nbasis, nworker, nthread))
+
+
+def relaid(graph: Graph, key: Callable[[int, int], Key], old: Blocks, dual: list[list[Key]], new: Blocks) -> list[list[Key]]:
+    """Cut a dual into other blocks.
+
+    Parameters
+    ----------
+    graph : Graph
+        Receives the tasks, if there are any.
+    key
+        Makes the key of a block from its numbers, that of the bands last.
+    old, new : Blocks
+        How it is cut, and how it shall be; of the same sizes.
+    dual : list of list of Key
+        ``[basis block][band block]``, arrays (bases, bands, ncoefficient).
+
+    Returns
+    -------
+    list of list of Key
+        The same of the new blocks; what it was where nothing changes.
+    """
+    if (old.bases, old.bands) == (new.bases, new.bands):
+        return dual
+    rows = []
+    for b, bases in enumerate(new.bases):
+        row = []
+        for v, bands in enumerate(new.bands):
+            pieces = [
+                List(*(List(ref(dual[i][j]), of, own) for j, own in _within(old.bands, bands)))
+                for i, of in _within(old.bases, bases)
+            ]
+            row.append(add(graph, key(b, v), _assemble, List(*pieces)))
+        rows.append(row)
+    return rows
+
+
+def _within(runs: tuple[Range, ...], wanted: Range) -> list[tuple[int, slice]]:
+    """Return the runs that a wanted one has members of, and which of each run's members these are."""
+    shared = [(i, max(first, wanted[0]), min(last, wanted[1]), first) for i, (first, last) in enumerate(runs)]
+    return [(i, slice(low - first, high - first)) for i, low, high, first in shared if low < high]
+
+
+def _assemble(pieces: list[list[tuple[Any, slice, slice]]]) -> Any:
+    return np.concatenate([np.concatenate([array[i, j] for array, i, j in row], axis=1) for row in pieces])
 
 
 Nest = int | tuple["Nest", "Nest"]

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import os
-import threading
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import dask
-import numpy as np
-from distributed import Client, Future, WorkerPlugin, as_completed, wait
+from distributed import Client, Future, KilledWorker, SchedulerPlugin, WorkerPlugin, wait
+from distributed.client import FuturesCancelledError
+from distributed.comm import CommClosedError
 
 from pfb.errors import PfbError
 from pfb.graph.engine import Advance
-from pfb.graph.names import Names, token
-from pfb.graph.placement import Placement
+from pfb.graph.names import Names, stage_of, token
+from pfb.graph.parking import park, resume
+from pfb.graph.placement import Placement, settle, spread
+from pfb.graph.stall import PATIENCE, Watch
 from pfb.graph.tasks import Graph, Key, add, ref
 from pfb.kernels.memory import keep_freed_memory
 from pfb.kernels.threads import set_thread_budget
@@ -54,6 +56,22 @@ class ThreadBudget(WorkerPlugin):
         keep_freed_memory()
 
 
+class Unbinding(SchedulerPlugin):
+    """Frees tasks from a worker that is gone.
+
+    The scheduler gives them to another one if there is one, but not if another one comes later: they would wait for ever.
+    """
+
+    name = "pfb-unbinding"
+    idempotent = True
+
+    def remove_worker(self, scheduler: Any, worker: str, **_: Any) -> None:
+        """Let what was bound to a lost worker run anywhere."""
+        for task in scheduler.tasks.values():
+            if task.loose_restrictions and worker in (task.worker_restrictions or ()):
+                task.worker_restrictions = set()
+
+
 class ClusterEngine:
     """Runs graphs on dask workers; results are futures, and nothing large comes to this process.
 
@@ -65,30 +83,64 @@ class ClusterEngine:
         Bands, or blocks of bands, that are spread over the workers.
     parking : str
         Folder that all workers see, where detached results are written in case a worker is lost.
+    warn : callable, optional
+        Is told why nothing has been done for long.
+    patience : float
+        Seconds without any worker after which a run is given up.
 
     Raises
     ------
     PfbError
-        If the cluster has no workers.
+        If the cluster has no workers; from all methods that wait, if it has none for too long, if its scheduler is gone,
+        or if a task has taken too many workers with it.
     """
 
-    def __init__(self, client: Client, nblock: int, parking: str) -> None:
+    def __init__(
+        self, client: Client, nblock: int, parking: str,
+        *, warn: Callable[[str], None] = lambda text: None, patience: float = PATIENCE,
+    ) -> None:  # fmt: skip
         client.register_plugin(ThreadBudget())
-        info = client.scheduler_info(n_workers=-1)
-        workers = list(info["workers"].values())
-        if not workers:
-            raise PfbError(f"the scheduler at {info['address']} has no workers: start some with 'dask worker' and run again")
-        self.nworker = len(workers)
-        self.nthread = sum(w["nthreads"] for w in workers)
-        self.memory = min(int(w["memory_limit"]) for w in workers)
+        client.register_plugin(Unbinding())
         self.client = client
-        self._names = sorted((w["name"] for w in workers), key=lambda name: (len(str(name)), str(name)))
         self._nblock = nblock
         self._parking = parking
+        self._watch = Watch(client, warn, patience)
+        self._names: list[Any] = []
+        self._missing: set[Any] = set()
+        self.owners: tuple[int, ...] = ()
         self._futures: dict[Key, Future] = {}
         self._detached = 0
         self._files: dict[Key, str] = {}
         self._unneeded = deque[list[str]]([[]])
+        self._address = client.scheduler_info()["address"]
+        if not self._workers():
+            raise PfbError(f"the scheduler at {self._address} has no workers: start some with 'dask worker' and run again")
+        self.refresh()
+
+    def _workers(self) -> dict[Any, Any]:
+        """Return what the scheduler knows of its workers, by their names: one that was restarted has another address."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"]
+        return {w["name"]: {"address": address, **w} for address, w in workers.items()}
+
+    def refresh(self) -> bool:
+        """Take up workers that have come, and give up those that were gone the last time already and have not come back."""
+        there = self._workers()
+        gone = {name for name in self._names if name not in there}
+        names = [name for name in self._names if name not in gone & self._missing]
+        self._missing = gone
+        names += sorted((name for name in there if name not in names), key=lambda name: (len(str(name)), str(name)))
+        changed = names != self._names
+        if changed:
+            if self._names:
+                homes = settle([self._names[i] for i in self.owners], names)
+                self.owners = tuple(map(names.index, homes))
+            else:
+                self.owners = spread(self._nblock, len(names))
+            self._names = names
+        self.nworker = len(names)
+        self.nthread = sum(w["nthreads"] for w in there.values())
+        self.memory = min((int(w["memory_limit"]) for w in there.values()), default=0)
+        return changed
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Send the graph to the scheduler, pinned to the workers of its bands."""
@@ -100,28 +152,43 @@ class ClusterEngine:
         self.drop(release)  # the scheduler keeps what the graph still needs
 
     def _place(self) -> Placement:
-        """Return where keys belong now: a worker that was restarted has its name still, but another address.
+        """Return where keys belong now.
 
         Names themselves are no use to the scheduler: it takes those of a LocalCluster, which are
         numbers, for names of hosts.
         """
-        workers = self.client.scheduler_info(n_workers=-1)["workers"]
-        address = {w["name"]: a for a, w in workers.items()}
-        return Placement(tuple(address.get(name, "") for name in self._names), self._nblock)
+        there = self._workers()
+        return Placement(tuple(there[name]["address"] if name in there else "" for name in self._names), self.owners)
 
     def run(self, graph: Graph, keep: Iterable[Key], advance: Advance | None = None) -> None:
         """Send the graph and wait for the results of `keep`."""
         keep = list(keep)
-        self.submit(graph, keep)
-        for future in as_completed([self._futures[key] for key in keep], loop=self.client.loop, raise_errors=False):
-            if future.status != "finished":
-                future.result()
-            if advance is not None:
-                advance(1)
+        with self._explained():
+            self.submit(graph, keep)
+            self._watch.wait([self._futures[key] for key in keep], advance)
 
     def fetch(self, keys: Iterable[Key]) -> list[Any]:
         """Gather results from the workers."""
-        return list(self.client.gather([self._futures[key] for key in keys]))
+        futures = [self._futures[key] for key in keys]
+        with self._explained():
+            self._watch.wait(futures, None)
+            return list(self.client.gather(futures))
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        """Turn what dask says of a lost scheduler or of lost workers into one sentence."""
+        try:
+            yield
+        except KilledWorker as error:
+            task = stage_of(error.task) if isinstance(error.task, tuple) else str(error.task)
+            raise PfbError(
+                f"{error.allowed_failures + 1} workers died while they ran {task}, most likely for want of memory: "
+                "give them more, spread the bands over more of them, or make the image smaller (--npix)"
+            ) from error
+        except (FuturesCancelledError, CommClosedError) as error:
+            raise PfbError(
+                f"the scheduler at {self._address} is gone ({type(error).__name__}): start one, and run again"
+            ) from error
 
     def drop(self, keys: Iterable[Key]) -> None:
         """Release futures."""
@@ -165,32 +232,3 @@ class ClusterEngine:
         """Release everything and disconnect."""
         self.drop(list(self._futures))
         self.client.close()
-
-
-_PARKED: dict[str, tuple[int, Any]] = {}
-"""What this process holds until it is picked up: the generation and the array, by path."""
-_LOCK = threading.Lock()
-
-
-def park(array: Any, path: str, generation: int) -> str:
-    """Keep an array in this process and on disk; returns the path.
-
-    The file is written beside and renamed, so that it is whole or not there. Arrays that were
-    parked two generations ago were picked up elsewhere and are forgotten.
-    """
-    partial = f"{path}.{os.getpid()}"
-    with open(partial, "wb") as file:
-        np.save(file, array)
-    os.replace(partial, path)
-    with _LOCK:
-        for old in [name for name, (age, _) in _PARKED.items() if age < generation - 1]:
-            del _PARKED[old]
-        _PARKED[path] = (generation, array)
-    return path
-
-
-def resume(path: str) -> Any:
-    """Pick up a parked array, from the memory of this process if it is there."""
-    with _LOCK:
-        parked = _PARKED.pop(path, None)
-    return np.load(path) if parked is None else parked[1]

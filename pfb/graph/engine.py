@@ -23,6 +23,12 @@ class Engine(Protocol):
     """Threads of all workers together."""
     memory: int
     """Bytes that each worker may use, by its own settings; 0 if they do not say."""
+    owners: tuple[int, ...]
+    """Number of the worker of every band; empty if there is one worker for all of them."""
+
+    def refresh(self) -> bool:
+        """Take note of workers that have come or gone; returns whether bands have other owners now."""
+        ...
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Start a graph, which may refer to resident keys; the results of `keep` become resident.
@@ -73,11 +79,16 @@ class ThreadEngine:
 
     nworker = 1
     memory = 0
+    owners: tuple[int, ...] = ()
 
     def __init__(self, nthread: int) -> None:
         self.nthread = nthread
         self._pool = ThreadPoolExecutor(nthread, thread_name_prefix="pfb")
         self._resident: dict[Key, Any] = {}
+
+    def refresh(self) -> bool:
+        """There are no others."""
+        return False
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Run the graph; there is nobody else to run it meanwhile."""

@@ -13,6 +13,7 @@ STAGES = (
     "statistics", "cg", "pursue", "model", "slope", "reweight", "extrapolate", "psi-dot", "branch-norm", "l21-norm", "dual",
     "dual-change", "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective",
     "subtract", "residual", "variance", "interpolate", "write", "park", "resume",
+    "checkpoint",
 )  # fmt: skip
 """Every prefix that a key may have."""
 
@@ -45,7 +46,7 @@ class Names:
         return Names(token(self.token, *parts))
 
 
-def stage_of(key: Key) -> str:
+def stage_of(key: tuple[Any, ...]) -> str:
     """Return the stage that a key belongs to; an empty word if its name is not one of ours."""
     words = str(key[0]).split("-")[:-1]
     if words and words[-1].startswith("it") and words[-1][2:].isdigit():

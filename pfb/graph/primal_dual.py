@@ -30,21 +30,24 @@ graph of many iterations stops where the loop would.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
-from pfb.graph.blocks import Blocks, Nest, add_nested, add_pairs, branches
+from pfb.graph.blocks import Blocks, branches
+from pfb.graph.iteration import advance, gated, gradient, join, obey, project, renew, statistic, step, threshold
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
-from pfb.operators.constraints import Constraint, Mask
+from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers import primal_dual
-from pfb.solvers.primal_dual import Change, Gate, Steps
-from pfb.types import LinearOperator, Real
+from pfb.solvers.primal_dual import Gate, Steps
+
+UNTOUCHED = Gate()
+"""Before the first iteration."""
 
 SKIPPED = None
 """What a transient task returns once the gate is shut: nothing heavy travels any more."""
@@ -76,6 +79,8 @@ class PrimalDual:
         Relative change at which the gate shuts.
     nworker : int
         Workers that the blocks of bands are spread over.
+    owners : tuple of int
+        Number of the worker of every band; by default neighbours have the same.
     """
 
     names: Names
@@ -88,9 +93,12 @@ class PrimalDual:
     constraint: Constraint = field(default_factory=Constraint)
     tol: float = 3e-4
     nworker: int = 1
+    owners: tuple[int, ...] = ()
 
     def owner(self, block: int) -> int:
         """Return the worker that a block of bands lives on."""
+        if self.owners:
+            return self.owners[block % len(self.owners)]
         return block * self.nworker // len(self.blocks.bands)
 
     def primal(self, iteration: int) -> list[Key]:
@@ -117,8 +125,11 @@ class PrimalDual:
         keys = self.primal(iteration) + dual + self.bounds(iteration) + [self.gate(iteration)]
         return keys if iteration == 0 else keys + self.primal(iteration - 1)
 
-    def start(self, graph: Graph, x: list[Key], dual: list[list[Key]] | None, bounds: list[Key] | None = None) -> None:
-        """Add the state before the first iteration.
+    def start(
+        self, graph: Graph, x: list[Key], dual: list[list[Key]] | None, bounds: list[Key] | None = None,
+        *, previous: list[Key] | None = None, gate: Gate = UNTOUCHED,
+    ) -> None:  # fmt: skip
+        """Add the state before the first iteration, or before another one at which the iteration was interrupted.
 
         Parameters
         ----------
@@ -130,21 +141,29 @@ class PrimalDual:
             Dual ``[basis block][band block]`` to start from; zero by default.
         bounds : list of Key, optional
             Dual of the constraint to start from; zero by default.
+        previous : list of Key, optional
+            Images of the iteration before, if there was one.
+        gate : Gate
+            After the iterations that were done.
         """
-        for key, image in zip(self.primal(0), x, strict=True):
+        k = gate.iterations
+        for key, image in zip(self.primal(k), x, strict=True):
             add(graph, key, unchanged, ref(image))
-        for b, row in enumerate(self.dual(0)):
+        if previous is not None:
+            for key, image in zip(self.primal(k - 1), previous, strict=True):
+                add(graph, key, unchanged, ref(image))
+        for b, row in enumerate(self.dual(k)):
             for v, key in enumerate(row):
                 if dual is None:
                     add(graph, key, np.zeros, self._shape(b, v), self.dictionary.dtype)
                 else:
                     add(graph, key, unchanged, ref(dual[b][v]))
-        for v, key in enumerate(self.bounds(0)):
+        for v, key in enumerate(self.bounds(k)):
             if bounds is None:
-                add(graph, key, np.zeros_like, ref(self.primal(0)[v]))
+                add(graph, key, np.zeros_like, ref(self.primal(k)[v]))
             else:
                 add(graph, key, unchanged, ref(bounds[v]))
-        value(graph, self.gate(0), Gate())
+        value(graph, self.gate(k), gate)
 
     def guess(self, graph: Graph, slopes: list[Key], weights: Sequence[Key] | None) -> list[list[Key]]:
         """Add the dual that explains the slopes at x = 0 as far as its ball allows, P(Psi^H slope / nbasis); returns its keys.
@@ -315,85 +334,3 @@ class Data:
 
 def _optional(key: Key | None) -> Any:
     return None if key is None else ref(key)
-
-
-def gated(gate: Gate, shut: Any, function: Callable[..., Any], *args: Any) -> Any:
-    """Call the function while the gate is open; return `shut` afterwards."""
-    return shut if gate.done else function(*args)
-
-
-def advance(gate: Gate, changes: list[Change], duals: list[Change], tol: float) -> Gate:
-    """Return the next gate; the change of the dual stays the last one known if none is given."""
-    if gate.done:
-        return gate
-    new = primal_dual.advance(gate, changes, duals, tol)
-    return new if duals else new._replace(dual=gate.dual)
-
-
-def statistic(prior: JointPrior, blocks: list[Real], tile: tuple[int, int]) -> Real:
-    """Sum over the bands of several blocks, along the fixed tree."""
-    return prior.statistic(blocks, slice(*tile))
-
-
-def renew(
-    dual: Real, images: list[Real], dictionary: Dictionary, prior: JointPrior, sigma: float, radius: float, weight: Real | None
-) -> Real:
-    """Return the next dual of all bands."""
-    return primal_dual.renew(dual, images, dictionary, _weighted(prior, weight), sigma, radius)
-
-
-def threshold(prior: JointPrior, blocks: list[Real], tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
-    """Return the factor of the projection from the coefficients of all bands."""
-    return _weighted(prior, weight).factors(blocks, radius, tile)
-
-
-def join(prior: JointPrior, sums: list[Real], nest: Nest, tile: tuple[int, int], radius: float, weight: Real | None) -> Real:
-    """Return the factor of the projection from the sums of branches."""
-    prior = _weighted(prior, weight)
-    return prior.factor(add_nested(sums, nest), prior.radius(radius, slice(*tile)))
-
-
-def _weighted(prior: JointPrior, weight: Real | None) -> JointPrior:
-    return prior if weight is None else prior.reweighted(weight)
-
-
-def project(prior: JointPrior, v: Real, factors: list[Real]) -> Real:
-    """Project a block of coefficients, whose factors come in tiles."""
-    return prior.project(v, factors[0] if len(factors) == 1 else np.concatenate(factors, axis=-1))
-
-
-def gradient(hessian: LinearOperator, x: Real, before: Real, slope: Real, gamma: float) -> Real:
-    """Return the gradient of the data term of a band, H (x - before) / gamma - slope."""
-    out = hessian.dot(x - before)
-    if gamma != 1:
-        out /= gamma
-    out -= slope
-    return out
-
-
-def step(x: Real, grad: Real, blocks: list[list[Real]], index: int, bound: Real | None, preconditioner: LinearOperator) -> Real:
-    """Return the next image of a band, x - T (grad + Psi v + u).
-
-    Parameters
-    ----------
-    x, grad : (nx, ny) float
-    blocks
-        Psi v of every block of bases, of the bands of one block.
-    index : int
-        Which of these bands it is.
-    bound : (nx, ny) float, optional
-        u.
-    preconditioner
-        T.
-    """
-    total = np.empty_like(x)
-    for rows in primal_dual.runs(x):
-        np.add(grad[rows], add_pairs([images[index][rows] for images in blocks]), out=total[rows])
-        if bound is not None:
-            total[rows] += bound[rows]
-    return np.subtract(x, preconditioner.dot(total), out=total)
-
-
-def obey(constraint: Constraint, x: Real, mask: Mask | None, negatives: list[Mask]) -> Real:
-    """Return the projection of an image onto the constraint."""
-    return x - constraint.polar(x, mask, negatives)

@@ -122,14 +122,19 @@ FULL = 0.8
 
 
 def disk(plan: Plan, config: Image) -> int:
-    """Return the bytes of the dataset, uncompressed, and of the FITS images."""
+    """Return the bytes of the dataset, uncompressed, of the FITS images, and of the checkpoints."""
     nband, pixels = len(plan.bands), plan.geometry.nx * plan.geometry.ny
     padded = plan.psf_shape[0] * plan.psf_shape[1]
     if not isinstance(config, Clean):
         return (8 * nband + 4 * (nband + 1)) * (pixels + padded)
-    nbasis, ncoefficient = dictionary_of(config, plan.geometry.shape).codomain
+    dictionary = dictionary_of(config, plan.geometry.shape)
+    nbasis, ncoefficient = dictionary.codomain
     # Dirty image, model, residual, and update or restored image.
-    return (8 * nband + 4 * (nband + 1)) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
+    products = (8 * nband + 4 * (nband + 1)) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
+    # Models, residuals, dual, and two images of an iteration that is under way; the one before stays until the next is whole.
+    size = dictionary.dtype.itemsize
+    checkpoint = nband * ((2 * size + 2 * 8 + 2 * size) * pixels + size * nbasis * ncoefficient)
+    return products + (0 if config.checkpoint == 0 else 2 * checkpoint)
 
 
 def require_disk(plan: Plan, config: Image) -> None:

@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from pfb.config import Clean
-from pfb.errors import InputError
+from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph, Key
 from pfb.io import dataset
 from pfb.io.fits import read_mask
+from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.deconvolution import Deconvolution
 from pfb.pipeline.imaging import Opened, opened, run_stage, write
 from pfb.pipeline.planning import dictionary_of
@@ -38,7 +39,10 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
         For anything that cannot be imaged as asked, before work starts wherever it can be known.
     PfbError
         If the residual becomes infinite.
+    Stopped
+        If it was asked to end; a checkpoint holds what was done.
     """
+    safety = Safety(sets, config, report)
 
     def prepare(geometry: Geometry) -> Mapping[str, Any]:
         dictionary = dictionary_of(config, geometry.shape)
@@ -49,13 +53,20 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
             report.message(f"--mask {config.mask} leaves {100 * fraction:.3g}% of the image to the model")
         return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
 
-    with opened(sets, config, report, maker="clean", prepare=prepare) as state:
-        deconvolution = Deconvolution(state.run, state.imaged, config, state.engine, report)
-        options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor)
-        outcome = run_major_cycles(deconvolution, deconvolution.start(), options, lambda cycle: report.row(line(cycle)))
-        conclude(outcome, config, report)
-        store(state, deconvolution, report)
-        dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})
+    try:
+        with opened(sets, config, report, maker="clean", prepare=prepare) as state:
+            deconvolution = Deconvolution(state.run, state.imaged, config, state.engine, report, safety)
+            options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor)
+            with safety.heeding():
+                outcome = run_major_cycles(deconvolution, deconvolution.start(), options, lambda cycle: report.row(line(cycle)))
+            conclude(outcome, config, report)
+            store(state, deconvolution, report)
+            dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})
+    except BaseException as error:
+        if safety.checkpoints.exists() and not isinstance(error, InputError | Stopped):
+            report.message(f"{safety.checkpoints.path} holds what was done: go on with --resume")
+        raise
+    safety.checkpoints.remove()
 
 
 def line(cycle: Cycle) -> dict[str, float | int | str]:

@@ -4,26 +4,29 @@ from __future__ import annotations
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 
 from pfb.config import Clean
+from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
-from pfb.graph.blocks import laid_out
+from pfb.graph.blocks import laid_out, relaid
 from pfb.graph.engine import Engine
 from pfb.graph.names import Names
-from pfb.graph.primal_dual import Data, PrimalDual
+from pfb.graph.primal_dual import UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add
 from pfb.io.fits import read_mask
 from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
+from pfb.pipeline.checkpoint import Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
 from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
-from pfb.solvers.major_cycle import Minimised, Statistics
+from pfb.solvers.major_cycle import Minimised, Progress, Statistics
 from pfb.solvers.primal_dual import Gate, relative, step_sizes
 
 ITERATIONS = 10
@@ -59,10 +62,13 @@ class Deconvolution:
         Where it runs.
     report : Reporter
         Is told the progress of every stage.
+    safety : Safety
+        Writes the checkpoints, and has the one to go on from.
     """
 
-    def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter) -> None:
+    def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter, safety: Safety) -> None:
         self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
+        self.safety = safety
         shape = run.gridder.shape
         self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
@@ -74,6 +80,9 @@ class Deconvolution:
         # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
         self._shift = SHIFT / len(imaged.bands)
         self._best: Resident | None = None
+        self._progress: Progress
+        # A minimisation that a checkpoint has interrupted: its last images, those before, and its gate.
+        self._midway: tuple[list[Key], list[Key], Gate] | None = None
         self._prepare()
 
     def _prepare(self) -> None:
@@ -92,12 +101,39 @@ class Deconvolution:
             self.mask = add(graph, names.key("mask"), imaging.call, read)
             keep.append(self.mask)
         run_stage(engine, self.report, "hessian", graph, keep)
-        models = self._pursue()
+        if self.safety.saved is None:
+            self.state = Resident(self._pursue(), list(imaged.dirty))
+        else:
+            self._take_up(self.safety.saved)
+            engine.drop(imaged.dirty)
         engine.drop(imaged.psf)
         graph = {}
         self.preconditioners = imaging.preconditioners(graph, names, self.convolutions, self.hessians, config.gamma, self._shift)
         run_stage(engine, self.report, "precondition", graph, self.preconditioners)
-        self.state = Resident(models, list(imaged.dirty))
+
+    def _take_up(self, saved: Saved) -> None:
+        """Make the arrays of a checkpoint resident."""
+        if saved.blocks.sizes != self.blocks.sizes:
+            raise InputError(
+                f"the checkpoint {self.safety.checkpoints.path} has {saved.blocks.nband} bands with data and "
+                f"{saved.blocks.ncoefficient} coefficients but the selection now gives {self.blocks.nband} and "
+                f"{self.blocks.ncoefficient}: the data have changed, so start anew with --overwrite"
+            )
+        graph: Graph = {}
+        names = self.run.names.within("checkpoint")
+        found = saved.load(graph, names)
+        self.state = Resident(found["model"], found["residual"])
+        self._best = Resident(found["best-model"], found["best-residual"])
+        keep = {key for kind, keys in found.items() if kind != "dual" for key in keys}
+        if found["dual"]:
+            width = len(saved.blocks.bands)
+            rows = [found["dual"][i : i + width] for i in range(0, len(found["dual"]), width)]
+            self.dual = relaid(graph, lambda b, w: names.key("dual", b, w), saved.blocks, rows, self.blocks)
+            self._bounds = found["bound"]
+            keep |= {key for row in self.dual for key in row}
+        if found["primal"]:
+            self._midway = found["primal"], found["previous"], saved.gate
+        run_stage(self.engine, self.report, "resume", graph, list(keep))
 
     def _pursue(self) -> list[Key]:
         """Make the first model out of point sources: what the minimiser ends at depends on where it starts."""
@@ -113,12 +149,14 @@ class Deconvolution:
         self.report.message(f"{len(np.unique(found, axis=0))} pixels, found in {len(found)} subtractions, make the first model")
         return models
 
-    def start(self) -> Statistics:
-        """Return the statistics of the residual of the first model."""
-        return self.measure()
+    def start(self) -> Progress:
+        """Return where to go on from: the residual of the first model, or a checkpoint."""
+        saved = self.safety.saved
+        return Progress.begin(self.measure()) if saved is None else saved.progress
 
     def minimise(self, cycle: int, threshold: float) -> Minimised:
         """Minimise the data term, as the Hessian has it, and the prior from the present model."""
+        self._settle()
         config, engine = self.config, self.engine
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
@@ -136,7 +174,7 @@ class Deconvolution:
         steps = step_sizes(self._shift, self.dictionary.norm_squared, self.constraint.active)
         solver = PrimalDual(
             names, self.blocks, self.dictionary, self.prior, steps,
-            threshold, config.gamma, self.constraint, config.pd_tol, engine.nworker,
+            threshold, config.gamma, self.constraint, config.pd_tol, engine.nworker, engine.owners,
         )  # fmt: skip
         data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.mask)
         models, gate = self._iterate(solver, data)
@@ -150,6 +188,23 @@ class Deconvolution:
         self._replace(models)
         engine.drop(slopes + terms + values + changed)
         return Minimised(objective, gate.iterations, change)
+
+    def _settle(self) -> None:
+        """Spread the bands over the workers that there are now, and cut the dual as they need it."""
+        engine, before = self.engine, self.engine.nworker
+        if not engine.refresh():
+            return
+        self.report.message(f"going on with {engine.nworker} worker{'s' * (engine.nworker > 1)}; there were {before}")
+        old, self.blocks = self.blocks, laid_out(len(self.imaged.bands), self.dictionary.codomain, engine.nworker, engine.nthread)
+        if self.dual is not None:
+            graph: Graph = {}
+            names = self.run.names.within("settle", self.dual[0][0][0])
+            dual = relaid(graph, lambda b, w: names.key("dual", b, w), old, self.dual, self.blocks)
+            if dual is not self.dual:
+                flat = [key for row in dual for key in row]
+                engine.run(graph, flat)
+                engine.drop(key for row in self.dual for key in row)
+                self.dual = dual
 
     def measure(self) -> Statistics:
         """Grid the exact residual of the model."""
@@ -180,6 +235,33 @@ class Deconvolution:
         self.engine.drop(self._bounds or [])
         self.dual = self._bounds = None
 
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint between two cycles, if it is due.
+
+        Raises
+        ------
+        Stopped
+            If the run shall end.
+        """
+        self._progress = progress
+        self._save([key for row in self.dual or [] for key in row], self._bounds or [])
+
+    def _save(
+        self, dual: list[Key], bounds: list[Key], primal: Sequence[Key] = (), previous: Sequence[Key] = (), gate: Gate = UNTOUCHED
+    ) -> None:
+        safety, progress, best = self.safety, self._progress, self._best
+        iterations = sum(cycle.inner for cycle in progress.history) + gate.iterations
+        assert best is not None
+        if safety.due(iterations):
+            arrays = {
+                "model": self.state.models, "residual": self.state.residuals,
+                "best-model": best.models, "best-residual": best.residuals,
+                "dual": dual, "bound": bounds, "primal": primal, "previous": previous,
+            }  # fmt: skip
+            safety.save(self.engine, self.run.names, iterations, progress, gate, self.blocks, arrays)
+        if safety.stopping() and not progress.reason:
+            raise Stopped(f"ended after {len(progress.history)} major cycles, as asked: go on with --resume")
+
     def update(self) -> list[Key]:
         """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys.
 
@@ -208,15 +290,27 @@ class Deconvolution:
         engine, maxit = self.engine, self.config.pd_maxit
         graph: Graph = {}
         dual = solver.guess(graph, list(data.slopes), data.weights) if self.dual is None else self.dual
-        solver.start(graph, self.state.models, dual, self._bounds)
-        submitted, gate = 0, Gate()
-        waiting: deque[int] = deque()
         # What a block of iterations starts from is let go when it is submitted; only the gate is looked at later.
         start = [*(key for row in self.dual or [] for key in row), *(self._bounds or [])]
-        self.dual = self._bounds = None
+        if self._midway is None:
+            gate = UNTOUCHED
+            solver.start(graph, self.state.models, dual, self._bounds)
+        else:
+            primal, previous, gate = self._midway
+            solver.start(graph, primal, dual, self._bounds, previous=previous, gate=gate)
+            start += primal + previous
+        self.dual = self._bounds = self._midway = None
+        submitted = gate.iterations
+        done = sum(cycle.inner for cycle in self._progress.history)
+        waiting: deque[int] = deque()
         with self.report.stage("primal-dual", maxit) as advance:
+            advance(submitted)
             while not gate.done and (waiting or submitted < maxit):
-                while submitted < maxit and len(waiting) < 2:
+                if not waiting and gate.iterations and self.safety.due(done + gate.iterations):
+                    flat = [key for row in solver.dual(submitted) for key in row]
+                    self._save(flat, solver.bounds(submitted), solver.primal(submitted), solver.primal(submitted - 1), gate)
+                # What is to be saved must not be let go, so nothing is submitted on top of it.
+                while submitted < maxit and len(waiting) < 2 and not (waiting and self.safety.due(done + submitted)):
                     last = min(submitted + ITERATIONS, maxit)
                     solver.iterations(graph, data, submitted, last)
                     kept = solver.state(last)

@@ -79,7 +79,7 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
             stack.enter_context(cluster)
             client = stack.enter_context(Client(cluster, set_as_default=False))
         report.message(f"dashboard: {client.dashboard_link}")
-        engine = ClusterEngine(client, nblock, str(parking))
+        engine = ClusterEngine(client, nblock, str(parking), warn=report.warning, patience=config.wait_workers)
         yield engine
 
 

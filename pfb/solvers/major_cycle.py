@@ -28,6 +28,28 @@ class Minimised(NamedTuple):
     """Norm of the change of the model over that of the model."""
 
 
+@dataclass(frozen=True)
+class Progress:
+    """What is known between two cycles: with the images it is all that the next ones depend on."""
+
+    start: Statistics
+    """Of the residual that the first cycle starts from."""
+    last: Statistics
+    best: Statistics
+    history: tuple[Cycle, ...] = ()
+    threshold: float = 0.0
+    """Of the last cycle."""
+    rises: int = 0
+    """Cycles in a row, up to the last, in which rms and peak have risen."""
+    reason: str = ""
+    """How the iteration ended, see `Outcome`; empty if it has not."""
+
+    @classmethod
+    def begin(cls, start: Statistics) -> Progress:
+        """Return what is known before the first cycle."""
+        return cls(start, start, start)
+
+
 class Steps(Protocol):
     """What a major cycle is made of; the state lives with whoever implements it."""
 
@@ -45,6 +67,10 @@ class Steps(Protocol):
 
     def revert(self) -> None:
         """Go back to the best model and its residual."""
+        ...
+
+    def save(self, progress: Progress) -> None:
+        """Take note of where the run is; it may be asked to go on from there."""
         ...
 
 
@@ -101,7 +127,7 @@ class Outcome(NamedTuple):
     history: list[Cycle]
 
 
-def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cycle], None]) -> Outcome:
+def run(steps: Steps, progress: Progress, options: Options, report: Callable[[Cycle], None]) -> Outcome:
     """Run major cycles until the model stands still, nothing but noise is left, the limit is reached, or the residual grows.
 
     The threshold follows the noise of the residual, reached from above; once it is there, an rms below that noise ends the
@@ -112,8 +138,8 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
     ----------
     steps : Steps
         The work.
-    start : Statistics
-        Of the residual that the first cycle starts from.
+    progress : Progress
+        Where to go on from.
     options : Options
         Limits.
     report
@@ -124,49 +150,50 @@ def run(steps: Steps, start: Statistics, options: Options, report: Callable[[Cyc
     PfbError
         If the residual is not finite.
     """
-    history: list[Cycle] = []
-    best = last = start
-    rises, threshold = 0, 0.0
-    reason = "maxit"
-    steps.keep()
-    for cycle in range(options.maxit):
-        began = monotonic()
-        before, previous = last, threshold
-        level = options.overfit * last.noise if last.noise else last.rms
-        wanted = options.rmsfactor * level
-        threshold = max(wanted, options.peakfactor * last.peak, options.fall * previous)
-        done = steps.minimise(cycle, threshold)
-        last = steps.measure()
-        if not (last.rms < float("inf") and done.change < float("inf")):
-            raise PfbError(
-                f"the residual of major cycle {cycle} has an rms of {last.rms} after a change of {done.change:.3g}: lower --gamma"
-            )
-        history.append(
-            Cycle(
-                cycle, last.peak, last.rms, last.noise, threshold,
-                done.objective, done.iterations, done.change, monotonic() - began,
-            )
-        )  # fmt: skip
-        report(history[-1])
-        if last.rms <= best.rms:
-            best = last
-            steps.keep()
-        # On the way to its optimum the residual may rise, but not above what it was at the start.
-        worse = all(
-            new > max(old * (1 + options.slack), first) for new, old, first in zip(last[:2], before[:2], start[:2], strict=True)
-        )
-        rises = rises + 1 if worse else 0
-        if rises == 2:
-            reason = "diverged"
-            break
-        if threshold <= wanted and not rises:
-            if done.change < options.tol:
-                reason = "converged"
-                break
-            # Where data are few compared to pixels a model that goes on fits their noise.
-            if last.rms <= last.noise:
-                reason = "noise"
-                break
-    if rises:
+    if not progress.history:
+        steps.keep()
+    steps.save(progress)
+    while not progress.reason and len(progress.history) < options.maxit:
+        progress = advance(steps, progress, options)
+        report(progress.history[-1])
+        steps.save(progress)
+    if progress.rises:
         steps.revert()
-    return Outcome(reason, history)
+    return Outcome(progress.reason or "maxit", list(progress.history))
+
+
+def advance(steps: Steps, progress: Progress, options: Options) -> Progress:
+    """Do one major cycle; raises as `run` does."""
+    began, cycle, before = monotonic(), len(progress.history), progress.last
+    level = options.overfit * before.noise if before.noise else before.rms
+    wanted = options.rmsfactor * level
+    threshold = max(wanted, options.peakfactor * before.peak, options.fall * progress.threshold)
+    done = steps.minimise(cycle, threshold)
+    last = steps.measure()
+    if not (last.rms < float("inf") and done.change < float("inf")):
+        raise PfbError(
+            f"the residual of major cycle {cycle} has an rms of {last.rms} after a change of {done.change:.3g}: lower --gamma"
+        )
+    better = last.rms <= progress.best.rms
+    if better:
+        steps.keep()
+    # On the way to its optimum the residual may rise, but not above what it was at the start.
+    worse = all(
+        new > max(old * (1 + options.slack), first)
+        for new, old, first in zip(last[:2], before[:2], progress.start[:2], strict=True)
+    )
+    rises = progress.rises + 1 if worse else 0
+    reason = ""
+    if rises == 2:
+        reason = "diverged"
+    elif threshold <= wanted and not rises:
+        if done.change < options.tol:
+            reason = "converged"
+        # Where data are few compared to pixels a model that goes on fits their noise.
+        elif last.rms <= last.noise:
+            reason = "noise"
+    line = Cycle(
+        cycle, last.peak, last.rms, last.noise, threshold, done.objective, done.iterations, done.change, monotonic() - began
+    )
+    best = last if better else progress.best
+    return Progress(progress.start, last, best, (*progress.history, line), threshold, rises, reason)

@@ -17,9 +17,10 @@ from distributed import Client, LocalCluster
 
 from pfb.config import Resources
 from pfb.errors import InputError
-from pfb.graph import cluster as module
-from pfb.graph.cluster import CONFIG, FILES_KEPT, ClusterEngine, park, resume
+from pfb.graph import parking as module
+from pfb.graph.cluster import CONFIG, FILES_KEPT, ClusterEngine
 from pfb.graph.names import Names, token
+from pfb.graph.parking import park, resume
 from pfb.graph.tasks import add, ref
 from pfb.pipeline.reporting import Silent
 from pfb.pipeline.session import open_engine

@@ -9,9 +9,13 @@ import pytest
 from distributed import LocalCluster
 
 from pfb import cli
+from pfb.config import Clean
+from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import release
-from pfb.pipeline import imaging, products
+from pfb.pipeline import clean, imaging, products
 from pfb.pipeline.reporting import Silent
+from tests.observations import small_set
+from tests.pipeline.small_runs import FEW, NEAR, sky
 
 Answer = namedtuple("Answer", "code out err")
 
@@ -85,6 +89,27 @@ def no_picture(monkeypatch):
 def dataset_only(monkeypatch):
     """Leave out the products that are made from the dataset."""
     monkeypatch.setattr(imaging, "write_products", lambda *_, **__: [])
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """A set that takes a tenth of a second to clean; its sources fill the image."""
+    return small_set(tmp_path_factory.mktemp("small") / "a.ms", sky=sky(NEAR), nant=12, sefd=2_000.0).path
+
+
+@pytest.fixture
+def run(dataset_only, small, tmp_path):
+    """Clean the small set with options, and return its dataset."""
+    count = 0
+
+    def make(*sets, report=None, **options):
+        nonlocal count
+        count += 1
+        config = Clean(output=str(tmp_path / f"out{count}"), **(FEW | options))
+        clean.run(sets or (small,), config, report or Silent())
+        return open_dataset(tmp_path / f"out{count}.zarr", needs="clean").load()
+
+    return make
 
 
 @pytest.fixture(scope="session")

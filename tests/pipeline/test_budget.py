@@ -13,6 +13,7 @@ from pfb.io.simulated_set import Simulation, lay_out, write_set
 from pfb.io.sky import random_sky
 from pfb.pipeline import budget as module
 from pfb.pipeline.budget import GIB, PROCESS, allowed, budget, disk, largest, limit, require, samples_of, shrunk
+from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.imaging import plan
 from pfb.pipeline.reporting import Silent
 
@@ -149,9 +150,27 @@ def test_the_disk_that_products_take_is_known(pfb, observed, tmp_path, kind):
     words = [kind, observed, "-o", tmp_path / "x", "--npix", "300", "--cell", "2", "--nband", "2"]
     assert pfb(*words, *(["--niter", "1", "--pd-maxit", "2"] if kind == "clean" else [])).code == 0
     written = sum(path.stat().st_size for path in tmp_path.rglob("*") if path.is_file() and path.suffix != ".png")
-    config = (Clean if kind == "clean" else Image)(output="x", npix="300", cell=2.0, nband=2)
+    options = dict(output="x", npix="300", cell=2.0, nband=2)
+    config = Clean(checkpoint=0, **options) if kind == "clean" else Image(**options)
     expected = disk(plan((observed,), config, Silent())[1], config)
     assert 0.6 * expected < written < 1.05 * expected
+
+
+def test_the_disk_that_checkpoints_take_is_known(pfb, observed, tmp_path, monkeypatch):
+    """Twice that of one; the largest is one within a minimisation whose model is not the best one."""
+    found, save = [], Safety.save
+
+    def saved(self, *args):
+        save(self, *args)
+        found.append(sum(path.stat().st_size for path in self.checkpoints.path.rglob("*.npy")))
+
+    monkeypatch.setattr(Safety, "save", saved)
+    words = ["--npix", "300", "--cell", "2", "--nband", "2", "--niter", "1", "--pd-maxit", "20", "--checkpoint", "1"]
+    assert pfb("clean", observed, "-o", tmp_path / "x", *words).code == 0
+    with_, without = (Clean(output="x", npix="300", cell=2.0, nband=2, checkpoint=n) for n in (None, 0))
+    planned = plan((observed,), with_, Silent())[1]
+    expected = disk(planned, with_) - disk(planned, without)
+    assert 0.5 * expected < 2 * max(found) <= expected
 
 
 class TestPlan:

@@ -19,29 +19,21 @@ from pfb.config import Clean, Image
 from pfb.io import dataset
 from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
-from pfb.io.sky import Component, offset
 from pfb.operators.hessian import VisibilityHessian
 from pfb.pipeline import clean
 from pfb.pipeline.reporting import Silent
 from pfb.solvers.major_cycle import Cycle, Outcome
 from tests.observations import ROOT, change, read_window, small_set
+from tests.pipeline.small_runs import ARCSEC, CELL, NEAR, same, sky
 
 C = 299792458.0
-ARCSEC = np.deg2rad(1 / 3600)
-N, CELL = 64, 2.0
+N = 64
 KINDS = ("dirty", "psf", "model", "residual", "image")
 # Pixels right and up of the centre, Jy at 1.284 GHz, spectral index, FWHM in arcsec.
 SOURCES = [(-18, 11, 1.0, -0.7, 8.0), (13, 17, 0.5, 0.4, 6.0), (13, -15, 0.3, 0.0, 5.0)]
-NEAR = [(-6, 3, 1.0, -0.7, 4.0), (5, 7, 0.5, 0.4, 0.0), (6, -8, 0.3, 0.0, 5.0)]
 SETTINGS = dict(
     npix=f"{N}", cell=CELL, nband=3, bases="self,db2", rmsfactor=0.5, niter=12, pd_maxit=40, threads_per_worker=2,
 )  # fmt: skip
-
-
-def sky(sources=SOURCES):
-    ra0, dec0 = np.deg2rad(63.36), np.deg2rad(-45.0)
-    placed = [(offset(ra0, dec0, -x * CELL * ARCSEC, y * CELL * ARCSEC), rest) for x, y, *rest in sources]
-    return [Component(ra=ra, dec=dec, I=flux, alpha=alpha, fwhm=fwhm * ARCSEC) for (ra, dec), (flux, alpha, fwhm) in placed]
 
 
 def truth(source, freq):
@@ -60,7 +52,7 @@ def rms(image):
 @pytest.fixture(scope="module")
 def field(tmp_path_factory):
     """Three sources that 32 dishes see with 2 mJy of noise in the image."""
-    return small_set(tmp_path_factory.mktemp("field") / "a.ms", sky=sky(), nant=32, sefd=10_000.0).path
+    return small_set(tmp_path_factory.mktemp("field") / "a.ms", sky=sky(SOURCES), nant=32, sefd=10_000.0).path
 
 
 @pytest.fixture(scope="module")
@@ -255,35 +247,6 @@ def test_what_is_said(pfb, small, tmp_path):
 
 
 # Options, on few pixels of a small set, without the images
-
-
-@pytest.fixture(scope="module")
-def small(tmp_path_factory):
-    """A set that takes a tenth of a second to clean; its sources fill the image."""
-    return small_set(tmp_path_factory.mktemp("small") / "a.ms", sky=sky(NEAR), nant=12, sefd=2_000.0).path
-
-
-FEW = dict(npix="30,27", cell=CELL, nband=3, bases="self,db1", niter=2, pd_maxit=30, rmsfactor=0.3, threads_per_worker=2)
-
-
-@pytest.fixture
-def run(dataset_only, small, tmp_path):
-    """Clean the small set with options, and return its dataset."""
-    count = 0
-
-    def make(*sets, report=None, **options):
-        nonlocal count
-        count += 1
-        config = Clean(output=str(tmp_path / f"out{count}"), **(FEW | options))
-        clean.run(sets or (small,), config, report or Silent())
-        return open_dataset(tmp_path / f"out{count}.zarr", needs="clean").load()
-
-    return make
-
-
-def same(one, other, names=("dirty", "psf", "model", "residual", "update", "dual", "wsum", "freq")):
-    assert all(np.abs(one[name].values).max() > 0 for name in names)
-    return [name for name in names if not np.array_equal(one[name].values, other[name].values, equal_nan=True)]
 
 
 def test_the_same_inputs_give_the_same_bits(run):
@@ -546,9 +509,9 @@ def test_a_running_scheduler_is_joined_and_left_as_it_was(run, recorder, cluster
 # Runs that end before their time
 
 
-def start(path, prefix):
+def start(path, prefix, *words):
     """Start a run in another process that will not end by itself for long, and wait until it works."""
-    words = "--npix 64 --cell 2 --nband 3 --niter 10000 --tol 0 --pd-tol 0 --pd-maxit 20 --rmsfactor 0.001".split()
+    words = [*words, *"--npix 64 --cell 2 --nband 3 --niter 10000 --tol 0 --pd-tol 0 --pd-maxit 20 --rmsfactor 0.001".split()]
     process = subprocess.Popen(
         [sys.executable, "-c", "import sys; from pfb.cli import main; sys.exit(main())", "clean", path, "-o", prefix, *words],
         cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -564,7 +527,8 @@ def start(path, prefix):
     [(signal.SIGINT, 130, "pfb: interrupted"), (signal.SIGTERM, 143, "pfb: terminated; nothing was written")],
 )
 def test_an_interrupt_leaves_nothing(small, tmp_path, number, code, said):
-    process = start(small, tmp_path / "out")
+    """Without checkpoints, that is; those are for tests of their own."""
+    process = start(small, tmp_path / "out", "--checkpoint", "0")
     assert [p.name.startswith(".") for p in tmp_path.iterdir()] == [True, True]
     process.send_signal(number)
     _, err = process.communicate(timeout=60)
@@ -572,8 +536,17 @@ def test_an_interrupt_leaves_nothing(small, tmp_path, number, code, said):
     assert not os.listdir(tmp_path)
 
 
+def test_an_interrupt_says_how_to_go_on(small, tmp_path):
+    process = start(small, tmp_path / "out", "--checkpoint", "1")
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, err.strip()) == (130, "pfb: interrupted")
+    assert out.rstrip().endswith(f"{tmp_path / 'out.checkpoint'} holds what was done: go on with --resume")
+    assert os.listdir(tmp_path) == ["out.checkpoint"]
+
+
 def test_what_a_killed_run_left_is_removed_by_the_next(pfb, small, tmp_path, no_picture):
-    process = start(small, tmp_path / "out")
+    process = start(small, tmp_path / "out", "--checkpoint", "0")
     process.kill()
     process.communicate()
     left = set(os.listdir(tmp_path))

@@ -3,7 +3,7 @@
 import pytest
 
 from pfb.errors import PfbError
-from pfb.solvers.major_cycle import Cycle, Minimised, Options, Statistics, run
+from pfb.solvers.major_cycle import Cycle, Minimised, Options, Progress, Statistics, run
 
 START = Statistics(rms=1.0, peak=10.0)
 
@@ -15,7 +15,7 @@ class Scripted:
         self.residuals = [Statistics(*pair) for pair in residuals]
         self.changes = [1.0] * len(residuals) if changes is None else changes
         self.model = self.best = -1  # the number of the cycle that made it
-        self.asked, self.log = [], []
+        self.asked, self.log, self.saved = [], [], []
 
     def minimise(self, cycle, threshold):
         self.asked.append((cycle, threshold))
@@ -31,6 +31,9 @@ class Scripted:
         self.log.append("keep")
         self.best = self.model
 
+    def save(self, progress):
+        self.saved.append(progress)
+
     def revert(self):
         self.log.append("revert")
         self.model = self.best
@@ -43,7 +46,7 @@ class Scripted:
 def go(steps, **options):
     """Run with a limit of as many cycles as the script has, with a threshold of twice the rms of the residual and no floor."""
     given = dict(maxit=len(steps.residuals), tol=1e-3, rmsfactor=2.0, peakfactor=0.0, fall=0.0) | options
-    return run(steps, START, Options(**given), lambda cycle: None)
+    return run(steps, Progress.begin(START), Options(**given), lambda cycle: None)
 
 
 def falling(n):
@@ -195,7 +198,7 @@ def test_a_model_that_is_not_finite_ends_the_run(change):
 
 def test_the_first_threshold_follows_the_start():
     steps = Scripted(falling(3))
-    run(steps, Statistics(5.0, 1.0, 0.8), Options(maxit=1, tol=0.0, rmsfactor=0.5, peakfactor=0.0), lambda cycle: None)
+    run(steps, Progress.begin(Statistics(5.0, 1.0, 0.8)), Options(maxit=1, tol=0.0, rmsfactor=0.5, peakfactor=0.0), print)
     assert steps.thresholds == pytest.approx([0.5])
 
 
@@ -221,16 +224,17 @@ def test_the_threshold_is_held_where_noise_would_be_fitted():
 def test_the_defaults():
     """A fiftieth of the peak at least, never less than 0.6 of the one before."""
     steps = Scripted([(0.1, 10.0), (0.01, 0.1), (0.01, 0.1)])
-    run(steps, START, Options(maxit=3, tol=0.0, rmsfactor=1.0), lambda cycle: None)
+    run(steps, Progress.begin(START), Options(maxit=3, tol=0.0, rmsfactor=1.0), lambda cycle: None)
     assert steps.thresholds == pytest.approx([1.0, 0.6, 0.36])
     steps = Scripted([(0.1, 40.0), (0.01, 0.1)])
-    run(steps, Statistics(0.1, 50.0), Options(maxit=2, tol=0.0, rmsfactor=1.0), lambda cycle: None)
+    run(steps, Progress.begin(Statistics(0.1, 50.0)), Options(maxit=2, tol=0.0, rmsfactor=1.0), lambda cycle: None)
     assert steps.thresholds == pytest.approx([1.0, 0.8])
 
 
 def test_every_cycle_is_reported_when_it_is_done():
     told, steps = [], Scripted(falling(3))
-    outcome = run(steps, START, Options(maxit=3, tol=0.0, rmsfactor=1.0), lambda c: told.append((c, list(steps.log))))
+    options = Options(maxit=3, tol=0.0, rmsfactor=1.0)
+    outcome = run(steps, Progress.begin(START), options, lambda c: told.append((c, list(steps.log))))
     assert [cycle for cycle, _ in told] == outcome.history
     assert [log.count("measure") for _, log in told] == [1, 2, 3]
     first = told[0][0]
@@ -241,5 +245,5 @@ def test_every_cycle_is_reported_when_it_is_done():
 
 def test_a_cycle_that_rises_is_reported_as_it_was():
     told = []
-    run(Scripted([(2.0, 20.0)] * 2), START, Options(maxit=2, tol=0.0, rmsfactor=1.0), told.append)
+    run(Scripted([(2.0, 20.0)] * 2), Progress.begin(START), Options(maxit=2, tol=0.0, rmsfactor=1.0), told.append)
     assert [cycle.rms for cycle in told] == [2.0, 2.0]
