@@ -15,6 +15,7 @@ from distributed import Client, Future, WorkerPlugin, as_completed, wait
 
 from pfb.errors import PfbError
 from pfb.graph.engine import Advance
+from pfb.graph.monitor import ClusterMonitor, Monitor
 from pfb.graph.names import Names, token
 from pfb.graph.placement import Placement
 from pfb.graph.tasks import Graph, Key, add, ref
@@ -82,6 +83,7 @@ class ClusterEngine:
         self.nthread = sum(w["nthreads"] for w in workers)
         self.memory = min(int(w["memory_limit"]) for w in workers)
         self.client = client
+        self.monitor: Monitor = ClusterMonitor(client)
         self._names = sorted((w["name"] for w in workers), key=lambda name: (len(str(name)), str(name)))
         self._nblock = nblock
         self._parking = parking
@@ -94,7 +96,7 @@ class ClusterEngine:
         """Send the graph to the scheduler, pinned to the workers of its bands."""
         keep = list(keep)
         # Loose: a band moves on when its worker is gone, instead of waiting for ever.
-        with dask.annotate(workers=self._place(), allow_other_workers=True):
+        with dask.annotate(workers=self._place(), allow_other_workers=True, **self.monitor.annotations()):
             futures = self.client.get(graph, keep, sync=False)
         self._futures.update(zip(keep, futures, strict=True))
         self.drop(release)  # the scheduler keeps what the graph still needs

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import dask.threaded
 from dask.callbacks import Callback
 
+from pfb.graph.monitor import Monitor
 from pfb.graph.tasks import Graph, Key, add, dependencies, value
 
 Advance = Callable[[int], None]
@@ -23,6 +24,8 @@ class Engine(Protocol):
     """Threads of all workers together."""
     memory: int
     """Bytes that each worker may use, by its own settings; 0 if they do not say."""
+    monitor: Monitor
+    """Is told where the run stands."""
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Start a graph, which may refer to resident keys; the results of `keep` become resident.
@@ -52,13 +55,14 @@ class Engine(Protocol):
         ...
 
 
-class _Once:
+class Once:
     """Gives a result away, so that no graph holds it longer than the tasks that read it."""
 
     def __init__(self, result: Any) -> None:
         self._result = [result]
 
     def __call__(self) -> Any:
+        """Give it, once."""
         return self._result.pop()
 
 
@@ -78,6 +82,7 @@ class ThreadEngine:
         self.nthread = nthread
         self._pool = ThreadPoolExecutor(nthread, thread_name_prefix="pfb")
         self._resident: dict[Key, Any] = {}
+        self.monitor = Monitor()
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Run the graph; there is nobody else to run it meanwhile."""
@@ -91,7 +96,7 @@ class ThreadEngine:
         whole = dict(graph)
         for key in dependencies(graph):
             if key in release:
-                add(whole, key, _Once(self._resident.pop(key)))
+                add(whole, key, Once(self._resident.pop(key)))
             else:
                 value(whole, key, self._resident[key])
         self.drop(release)

@@ -120,6 +120,7 @@ class Deconvolution:
     def minimise(self, cycle: int, threshold: float) -> Minimised:
         """Minimise the data term, as the Hessian has it, and the prior from the present model."""
         config, engine = self.config, self.engine
+        engine.monitor.begin(cycle)
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         graph: Graph = {}
@@ -214,7 +215,7 @@ class Deconvolution:
         # What a block of iterations starts from is let go when it is submitted; only the gate is looked at later.
         start = [*(key for row in self.dual or [] for key in row), *(self._bounds or [])]
         self.dual = self._bounds = None
-        with self.report.stage("primal-dual", maxit) as advance:
+        with engine.monitor.stage("primal-dual"), self.report.stage("primal-dual", maxit) as advance:
             while not gate.done and (waiting or submitted < maxit):
                 while submitted < maxit and len(waiting) < 2:
                     last = min(submitted + ITERATIONS, maxit)
@@ -227,6 +228,7 @@ class Deconvolution:
                 reached = waiting.popleft()
                 before, gate = gate, engine.fetch([solver.gate(reached)])[0]
                 advance(gate.iterations - before.iterations)
+                engine.monitor.tell("iterations", cycle=engine.monitor.cycle, **gate._asdict())
                 if reached < submitted:
                     engine.drop([solver.gate(reached)])
             advance(maxit - gate.iterations)
@@ -261,9 +263,13 @@ class Deconvolution:
         self.engine.drop(key for key in keys if key not in held)
 
     def _statistics(self, names: Names) -> Statistics:
+        engine = self.engine
         graph: Graph = {}
         key = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
-        self.engine.run(graph, [key])
-        found: Statistics = self.engine.fetch([key])[0]
-        self.engine.drop([key])
+        (image,) = graph[key].dependencies
+        pictures = engine.monitor.picture(graph, names, image)
+        engine.run(graph, [key, *pictures])
+        found: Statistics = engine.fetch([key])[0]
+        engine.monitor.show(engine.fetch(pictures))
+        engine.drop([key, *pictures])
         return found
