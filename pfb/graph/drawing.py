@@ -22,7 +22,7 @@ REFRESH = 1000
 """Milliseconds between looks at what is new; nothing happens while nobody has the page open."""
 
 NEWEST = "the newest run"
-WIDTH, HEIGHT = 480, 260
+WIDTH, HEIGHT = 440, 240
 
 PER_CYCLE = {
     "residual": ("major cycle", ("peak", "rms", "noise", "lambda")),
@@ -56,7 +56,8 @@ def draw(page: SolverPage, scheduler: Any, document: Document) -> None:
     plots[2:2] = [lines(title, axis, names, "step", iterations) for title, (axis, names) in PER_ITERATION.items()]
     bars = plot_of("compute seconds of each stage", y_range=[""], height=2 * HEIGHT, tooltips="@stage: @seconds s")
     bars.hbar(y="stage", right="seconds", height=0.8, color="colour", source=stages)
-    sky = plot_of("MFS residual", height=WIDTH, match_aspect=True)
+    sky = plot_of("MFS residual", height=2 * HEIGHT, match_aspect=True)
+    sky.axis.visible = False
     shades = LinearColorMapper(palette=list(Greys256), low=ZERO - LEVELS, high=ZERO + LEVELS)
     sky.image(image="image", x=0, y=0, dw="width", dh="height", color_mapper=shades, source=residual)
     newest: list[str | tuple[Any, str]] = [NEWEST]
@@ -89,7 +90,9 @@ def draw(page: SolverPage, scheduler: Any, document: Document) -> None:
 
 def plot_of(title: str, **options: Any) -> Any:
     """Return an empty figure."""
-    return figure(title=title, width=WIDTH, tools="pan,wheel_zoom,reset,save", **options)
+    plot: Any = figure(title=title, width=WIDTH, tools="pan,wheel_zoom,reset,save", **options)
+    plot.toolbar.logo, plot.toolbar.autohide = None, True
+    return plot
 
 
 def lines(title: str, axis: str, names: Sequence[str], x: str, source: ColumnDataSource) -> Any:
@@ -100,6 +103,9 @@ def lines(title: str, axis: str, names: Sequence[str], x: str, source: ColumnDat
         labelled: dict[str, Any] = {"legend_label": name} if len(names) > 1 else {}
         plot.line(x, name, source=source, color=colour, line_width=2, **labelled)
         plot.scatter(x, name, source=source, color=colour, size=5, **labelled)
+    if len(names) > 1:
+        plot.legend.orientation, plot.legend.border_line_color, plot.legend.margin = "horizontal", None, 0
+        plot.add_layout(plot.legend[0], "above")
     return plot
 
 
@@ -110,7 +116,7 @@ def show(history: History, sky: Any, source: ColumnDataSource) -> None:
         return
     levels, limit = history.residual
     where = "of the first model" if history.residual_cycle is None else f"of cycle {history.residual_cycle}"
-    sky.title.text = f"MFS residual {where}, from {-limit:.3g} to {limit:.3g} Jy/beam"
+    sky.title.text = f"MFS residual {where}, \u00b1{limit:.3g} Jy/beam"
     source.data = {"image": [levels.T], "width": [levels.shape[0]], "height": [levels.shape[1]]}
 
 
