@@ -51,7 +51,9 @@ def block_extremes(image: Real, side: int) -> Real:
 
 
 def thumbnail(image: Real, side: int = SIDE) -> Thumbnail:
-    """Return the block extremes of a finite image in levels, out to `STRETCH` times its rms."""
-    limit = STRETCH * float(np.sqrt(np.mean(np.square(image)))) or 1.0
-    scaled = np.clip(block_extremes(image, side) / limit, -1, 1)
-    return Thumbnail((np.rint(scaled * LEVELS) + ZERO).astype(np.uint8), limit)
+    """Return the block extremes of an image in levels, out to `STRETCH` times its rms; all grey if that is zero or not finite."""
+    limit = STRETCH * float(np.sqrt(np.mean(np.square(image))))
+    small = block_extremes(image, side)
+    if not 0 < limit < np.inf:
+        return Thumbnail(np.full(small.shape, ZERO, np.uint8), limit)
+    return Thumbnail((np.rint(np.clip(small / limit, -1, 1) * LEVELS) + ZERO).astype(np.uint8), limit)

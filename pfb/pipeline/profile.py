@@ -26,6 +26,8 @@ from pfb.pipeline.reporting import Reporter
 INTERVAL = 0.25
 """Seconds between two looks at the memory."""
 
+REPORT = "report.html"
+
 
 def folders(config: Image) -> list[Path]:
     """Return the folder that a profile goes into; none if there shall be none."""
@@ -67,7 +69,7 @@ class Recorder(Protocol):
         ...
 
     def report(self, path: Path) -> None:
-        """Write dask's report; call it once, before `stop`."""
+        """Write dask's report; call it once."""
         ...
 
     failed: dict[str, Exception]
@@ -81,13 +83,11 @@ def write(recorder: Recorder, engine: Engine, folder: Path, overwrite: bool, rep
     InputError
         If the folder exists and may not be replaced.
     """
-    marks = list(engine.monitor.marks)
+    samples, phases = recorder.stop()
+    phases, marks, failed = ordered(phases), list(engine.monitor.marks), recorder.failed
     with staged(folder, overwrite) as made:
         made.mkdir()
-        failed = recorder.failed
-        attempt(failed, "report.html", lambda: recorder.report(made / "report.html"))
-        samples, phases = recorder.stop()
-        phases = ordered(phases)
+        attempt(failed, REPORT, lambda: recorder.report(made / REPORT))
         attempt(failed, "memory.csv", lambda: write_memory(made / "memory.csv", samples, marks))
         attempt(failed, "memory.png", lambda: draw_memory(made / "memory.png", samples, marks))
         attempt(failed, "phases.csv and phases.md", lambda: write_phases(made, phases))
@@ -169,11 +169,16 @@ class ClusterRecorder:
         self._sampling.enter_context(self._memory.sample("workers", client=engine.client, interval=INTERVAL))
         # mode: the file must show something where there is no network.
         self._report = performance_report(filename="", mode="inline")
-        with engine.client.as_current():
+        attempt(self.failed, REPORT, self._begin)
+
+    def _begin(self) -> None:
+        with self._client.as_current():
             self._report.__enter__()
 
     def report(self, path: Path) -> None:
-        """Let the scheduler draw its report."""
+        """Let the scheduler draw its report, if it could begin one."""
+        if REPORT in self.failed:
+            return
         self._report.filename = str(path)
         with self._client.as_current():
             self._report.__exit__(None, None, None)

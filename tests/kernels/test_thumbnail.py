@@ -54,5 +54,7 @@ def test_levels_go_out_to_five_times_the_rms(rng):
     np.testing.assert_allclose((levels.astype(float) - 128) / 127 * limit, expected, atol=limit / 127 * 0.500001)
 
 
-def test_an_empty_image_is_grey():
-    assert (thumbnail(np.zeros((5, 4))).levels == 128).all()
+@pytest.mark.parametrize("value", [0.0, np.nan, np.inf])
+def test_an_image_without_a_scale_is_grey(value):
+    """The run says what is wrong with it; the picture must not be another error."""
+    assert (thumbnail(np.full((5, 4), value)).levels == 128).all()

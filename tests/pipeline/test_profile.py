@@ -74,6 +74,11 @@ def table(path):
         return list(csv.DictReader(file))
 
 
+def assert_nothing_records():
+    assert not Callback.active, "later runs would be recorded too"
+    assert not [thread for thread in threading.enumerate() if thread.name == "pfb-sampler"]
+
+
 def check(folder, stages, submitted):
     """Files are there, tasks are those submitted, times and bytes make sense."""
     assert set(os.listdir(folder)) == FILES
@@ -111,8 +116,7 @@ def test_a_run_on_threads(field, tmp_path, recorder, stages, submitted, dataset_
     titles = [title for title, _ in recorder.summaries]
     assert titles == [f"profile in {folder}", "pfb clean"]
     assert not recorder.warnings
-    assert not Callback.active, "later runs would be recorded too"
-    assert not [thread for thread in threading.enumerate() if thread.name == "pfb-sampler"]
+    assert_nothing_records()
 
 
 @pytest.mark.cluster
@@ -193,19 +197,20 @@ def test_a_run_that_fails_leaves_its_profile(field, tmp_path, recorder, monkeypa
 
 
 @pytest.mark.cluster
-def test_what_the_scheduler_does_not_give_is_named(field, tmp_path, recorder, monkeypatch, dataset_only, cluster):
+@pytest.mark.parametrize("when", ["__enter__", "__exit__"])
+def test_what_the_scheduler_does_not_give_is_named(field, tmp_path, recorder, monkeypatch, dataset_only, cluster, when):
     """The other files are there, and so are the products."""
 
     def refuse(*_):
         raise OSError("the scheduler\nis gone")
 
-    monkeypatch.setattr(profile.performance_report, "__exit__", refuse)
+    monkeypatch.setattr(profile.performance_report, when, refuse)
     monkeypatch.setattr(profile.ClusterPhases, "collect", refuse)
-    folder = run(field, tmp_path, recorder, scheduler=cluster.scheduler_address, threads_per_worker=None)
+    folder = run(field, tmp_path, recorder, scheduler=cluster.scheduler_address, threads_per_worker=None, niter=1)
     assert set(os.listdir(folder)) == FILES - {"report.html"}
     assert recorder.warnings == [
         f"the profile has no {name} (OSError: the scheduler is gone); its other files are in {folder}"
-        for name in ("report.html", "times of the stages")
+        for name in (("times of the stages", "report.html") if when == "__exit__" else ("report.html", "times of the stages"))
     ]
     assert (tmp_path / "out.zarr").is_dir()
     assert len(table(folder / "memory.csv")) > 1
@@ -223,6 +228,7 @@ def test_a_profile_that_cannot_be_written_costs_no_image(field, tmp_path, record
     assert os.listdir(tmp_path) == ["out.zarr"]
     (said,) = recorder.warnings
     assert said.startswith(f"the profile could not be written to {tmp_path}/out-profile (OSError: [Errno 28] no space left)")
+    assert_nothing_records()
 
 
 # The tables
