@@ -159,6 +159,7 @@ class Resources(Config):
     )
     min_workers: int = option(1, minimum=1, help="workers of a joined scheduler to wait for")
     wait_workers: float = option(60.0, minimum=0.0, metavar="SECONDS", help="how long to wait for them")
+    profile: bool = option(False, help="write what every stage takes of time, memory and network into the folder PREFIX-profile")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,6 +15,7 @@ from distributed.comm import CommClosedError
 
 from pfb.errors import PfbError
 from pfb.graph.engine import Advance
+from pfb.graph.monitor import ClusterMonitor, Monitor
 from pfb.graph.names import Names, stage_of, token
 from pfb.graph.parking import park, resume
 from pfb.graph.placement import Placement, settle, spread
@@ -102,6 +103,7 @@ class ClusterEngine:
         client.register_plugin(ThreadBudget())
         client.register_plugin(Unbinding())
         self.client = client
+        self.monitor: Monitor = ClusterMonitor(client)
         self._nblock = nblock
         self._parking = parking
         self._watch = Watch(client, warn, patience)
@@ -146,7 +148,7 @@ class ClusterEngine:
         """Send the graph to the scheduler, pinned to the workers of its bands."""
         keep = list(keep)
         # Loose: a band moves on when its worker is gone, instead of waiting for ever.
-        with dask.annotate(workers=self._place(), allow_other_workers=True):
+        with dask.annotate(workers=self._place(), allow_other_workers=True, **self.monitor.annotations()):
             futures = self.client.get(graph, keep, sync=False)
         self._futures.update(zip(keep, futures, strict=True))
         self.drop(release)  # the scheduler keeps what the graph still needs

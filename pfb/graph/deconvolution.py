@@ -133,9 +133,10 @@ def changes(graph: Graph, names: Names, new: Sequence[Key], old: Sequence[Key]) 
     return [add(graph, names.key("change", v), change, ref(a), ref(b)) for v, (a, b) in enumerate(zip(new, old, strict=True))]
 
 
-def statistics(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> Key:
-    """Rms and peak of the MFS residual; the image itself stays where it was made."""
-    return add(graph, names.key("statistics"), _statistics, ref(mfs(graph, names, list(residuals), total)))
+def statistics(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> tuple[Key, Key]:
+    """Rms and peak of the MFS residual, and the image itself, which stays where it is made."""
+    image = mfs(graph, names, list(residuals), total)
+    return add(graph, names.key("statistics"), _statistics, ref(image)), image
 
 
 def interpolate(graph: Graph, names: Names, models: Sequence[Key], freq: Sequence[float], at: float, index: int) -> Key:

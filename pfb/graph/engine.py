@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import dask.threaded
 from dask.callbacks import Callback
 
+from pfb.graph.monitor import Monitor
 from pfb.graph.tasks import Graph, Key, add, dependencies, value
 
 Advance = Callable[[int], None]
@@ -25,6 +26,8 @@ class Engine(Protocol):
     """Bytes that each worker may use, by its own settings; 0 if they do not say."""
     owners: tuple[int, ...]
     """Number of the worker of every band; empty if there is one worker for all of them."""
+    monitor: Monitor
+    """Is told where the run stands."""
 
     def refresh(self) -> bool:
         """Take note of workers that have come or gone; returns whether bands have other owners now."""
@@ -58,13 +61,14 @@ class Engine(Protocol):
         ...
 
 
-class _Once:
+class Once:
     """Gives a result away, so that no graph holds it longer than the tasks that read it."""
 
     def __init__(self, result: Any) -> None:
         self._result = [result]
 
     def __call__(self) -> Any:
+        """Give it, once."""
         return self._result.pop()
 
 
@@ -85,6 +89,7 @@ class ThreadEngine:
         self.nthread = nthread
         self._pool = ThreadPoolExecutor(nthread, thread_name_prefix="pfb")
         self._resident: dict[Key, Any] = {}
+        self.monitor = Monitor()
 
     def refresh(self) -> bool:
         """There are no others."""
@@ -102,7 +107,7 @@ class ThreadEngine:
         whole = dict(graph)
         for key in dependencies(graph):
             if key in release:
-                add(whole, key, _Once(self._resident.pop(key)))
+                add(whole, key, Once(self._resident.pop(key)))
             else:
                 value(whole, key, self._resident[key])
         self.drop(release)

@@ -57,8 +57,14 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
         with opened(sets, config, report, maker="clean", prepare=prepare) as state:
             deconvolution = Deconvolution(state.run, state.imaged, config, state.engine, report, safety)
             options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor)
+
+            def told(cycle: Cycle) -> None:
+                report.row(line(cycle))
+                state.engine.monitor.tell("cycle", cycle=cycle.cycle, **record(cycle))
+
             with safety.heeding():
-                outcome = run_major_cycles(deconvolution, deconvolution.start(), options, lambda cycle: report.row(line(cycle)))
+                outcome = run_major_cycles(deconvolution, deconvolution.start(), options, told)
+            state.engine.monitor.begin(None)
             conclude(outcome, config, report)
             store(state, deconvolution, report)
             dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})

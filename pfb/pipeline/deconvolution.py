@@ -158,6 +158,7 @@ class Deconvolution:
         """Minimise the data term, as the Hessian has it, and the prior from the present model."""
         self._settle()
         config, engine = self.config, self.engine
+        engine.monitor.begin(cycle)
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         graph: Graph = {}
@@ -303,7 +304,7 @@ class Deconvolution:
         submitted = gate.iterations
         done = sum(cycle.inner for cycle in self._progress.history)
         waiting: deque[int] = deque()
-        with self.report.stage("primal-dual", maxit) as advance:
+        with engine.monitor.stage("primal-dual"), self.report.stage("primal-dual", maxit) as advance:
             advance(submitted)
             while not gate.done and (waiting or submitted < maxit):
                 if not waiting and gate.iterations and self.safety.due(done + gate.iterations):
@@ -321,6 +322,7 @@ class Deconvolution:
                 reached = waiting.popleft()
                 before, gate = gate, engine.fetch([solver.gate(reached)])[0]
                 advance(gate.iterations - before.iterations)
+                engine.monitor.tell("iterations", cycle=engine.monitor.cycle, **gate._asdict())
                 if reached < submitted:
                     engine.drop([solver.gate(reached)])
             advance(maxit - gate.iterations)
@@ -355,9 +357,12 @@ class Deconvolution:
         self.engine.drop(key for key in keys if key not in held)
 
     def _statistics(self, names: Names) -> Statistics:
+        engine = self.engine
         graph: Graph = {}
-        key = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
-        self.engine.run(graph, [key])
-        found: Statistics = self.engine.fetch([key])[0]
-        self.engine.drop([key])
+        key, image = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
+        pictures = engine.monitor.picture(graph, names, image)
+        engine.run(graph, [key, *pictures])
+        found: Statistics = engine.fetch([key])[0]
+        engine.monitor.show(engine.fetch(pictures))
+        engine.drop([key, *pictures])
         return found

@@ -28,6 +28,7 @@ from pfb.operators.measurement import Gridder
 from pfb.pipeline.budget import require, require_disk
 from pfb.pipeline.planning import Plan, make, nyquist_cell
 from pfb.pipeline.products import KINDS, product_paths, write_products
+from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
 from pfb.types import Geometry, Real, Visibilities
@@ -103,13 +104,13 @@ def opened(
     if final.name == ".zarr":
         raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
     paths = product_paths(config.output, KINDS[maker])
-    require_writable([final, *(path for group in paths.values() for path in group)], config.overwrite)
+    require_writable([final, *(path for group in paths.values() for path in group), *folders(config)], config.overwrite)
     data, planned = plan(sets, config, report)
     extra = {} if prepare is None else prepare(planned.geometry)
     require_disk(planned, config)
     with staged(final, config.overwrite) as store, scratch(final) as parking:
         nthreads = 1
-        with open_engine(config, len(planned.bands), parking, report) as engine:
+        with open_engine(config, len(planned.bands), parking, report) as engine, profiled(config, engine, report):
             nthreads = engine.nthread
             report.message(require(planned, config, engine))
             shape = planned.psf_shape
@@ -241,7 +242,7 @@ def _warn_of_zeros(run: Run, report: Reporter, found: Sequence[Sequence[bool | N
 
 def run_stage(engine: Engine, report: Reporter, name: str, graph: Graph, keep: list[Key]) -> None:
     """Run a graph as a stage whose progress is that of its results."""
-    with report.stage(name, len(keep)) as advance:
+    with engine.monitor.stage(name), report.stage(name, len(keep)) as advance:
         engine.run(graph, keep, advance)
 
 

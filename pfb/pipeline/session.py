@@ -80,6 +80,8 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
             client = stack.enter_context(Client(cluster, set_as_default=False))
         report.message(f"dashboard: {client.dashboard_link}")
         engine = ClusterEngine(client, nblock, str(parking), warn=report.warning, patience=config.wait_workers)
+        if engine.monitor.page:
+            report.message(f"solver page: {engine.monitor.page}")
         yield engine
 
 

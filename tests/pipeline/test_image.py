@@ -515,6 +515,6 @@ class TestEveryOption:
         assert open_dataset(settings.folder / "twice.zarr").dirty.shape[1] == 9
 
     def test_none_was_forgotten(self):
-        elsewhere = {"output", "workers", "threads_per_worker", "scheduler", "min_workers", "wait_workers"}
+        elsewhere = {"output", "workers", "threads_per_worker", "scheduler", "min_workers", "wait_workers", "profile"}
         tested = "_".join(name for name in dir(TestEveryOption) if name.startswith("test_"))
         assert [f.name for f in fields(Image) if f.name not in elsewhere and f.name not in tested] == []

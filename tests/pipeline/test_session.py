@@ -118,7 +118,7 @@ def test_a_worker_uses_all_its_threads(tmp_path, recorder):
         assert threads_of(engine) == (3, 1)
         dashboard = engine.client.dashboard_link
         client = engine.client
-    assert recorder.messages == [f"dashboard: {dashboard}"]
+    assert recorder.messages == [f"dashboard: {dashboard}", f"solver page: {dashboard.removesuffix('status')}pfb"]
     assert client.status == "closed"
 
 
