@@ -202,6 +202,7 @@ class Clean(Image):
         0, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
     )
     alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
+    resume: bool = option(False, help="go on from the checkpoint of a run that ended early, if there is one")
 
 
 @dataclass(frozen=True, kw_only=True)
