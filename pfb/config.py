@@ -23,6 +23,7 @@ def option(
     maximum: float | None = None,
     above: float | None = None,
     short: str | None = None,
+    nested: bool = False,
 ) -> Any:
     """Declare an option.
 
@@ -42,9 +43,11 @@ def option(
         What a number must exceed: a lower bound that is itself not allowed.
     short
         A second, short spelling such as ``-o``.
+    nested
+        Whether its text is a YAML mapping, which a file may hold as a section.
     """
     limits = dict(choices=choices, minimum=minimum, maximum=maximum, above=above)
-    return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, **limits))
+    return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, nested=nested, **limits))
 
 
 def check(config: Any) -> None:
@@ -150,15 +153,28 @@ class Imaging(Config):
 class Resources(Config):
     """Where the graph runs."""
 
-    workers: int = option(0, minimum=0, help="worker processes of a local cluster; 0 runs threads in this process")
+    workers: int = option(0, minimum=0, help="worker processes of a cluster; 0 runs threads in this process")
     threads_per_worker: int | None = option(
         None, minimum=1, help="threads of each worker (default: the cores divided among the workers)"
     )
     scheduler: str | None = option(
         None, metavar="ADDRESS|FILE", help="join the dask scheduler at this address, or whose scheduler file this is"
     )
-    min_workers: int = option(1, minimum=1, help="workers of a joined scheduler to wait for")
-    wait_workers: float = option(60.0, minimum=0.0, metavar="SECONDS", help="how long to wait for them")
+    cluster: str | None = option(
+        None, choices=("local", "ssh", "slurm", "pbs", "kubernetes"),
+        help="where the workers are started (default: on this machine)",
+    )
+    cluster_options: str | None = option(
+        None, metavar="YAML", nested=True,
+        help="options of the cluster's class; usually a section of the --config file",
+    )
+    min_workers: int | None = option(
+        None, minimum=1, help="workers to wait for (default: all of --workers, or one of a joined scheduler)"
+    )
+    wait_workers: float | None = option(
+        None, minimum=0.0, metavar="SECONDS",
+        help="how long to wait for them (default: 60; 600 for kubernetes, 3600 for the jobs of slurm and pbs)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 import pfb.pipeline
 from pfb import __version__, cli, config
@@ -192,6 +193,10 @@ class TestYaml:
             ("nband", "must hold options as 'name: value' lines"),
             ("? [nband]\n: 4", "line 1: an option is a word"),
             ("prior: [l21]", "option 'prior' is a list but must be one of l21, mean21"),
+            ("nband: {a: 1}", "line 1: an option is a word, a number or a list of them, without more structure"),
+            ("nband: 4\ncluster-options: [a]", "line 2: 'cluster-options' must be a section of 'name: value' lines below it"),
+            ("cluster-options: text", "must be a section of 'name: value' lines"),
+            ("cluster: aws", "line 1: option 'cluster' is 'aws' but must be one of local, ssh, slurm, pbs, kubernetes"),
             ("nband: [1", "is not a YAML file"),
             ("nband: -3", "--nband is -3 but must be at least 1"),
         ],
@@ -200,6 +205,21 @@ class TestYaml:
         assert cli.main(["clean", "a.ms", "-o", "out", "--config", yaml_file(text)]) == 2
         assert message in one_sentence(capsys)
         assert not pipeline
+
+    def test_a_section_is_what_would_be_typed(self, yaml_file, pipeline):
+        """The options of a cluster's class, which only that class knows."""
+        path = yaml_file("cluster: slurm\ncluster-options:\n  walltime: 12:00:00\n  directives: [-x, --y=1]\nnband: 3\n")
+        cli.main(["clean", "a.ms", "-o", "x", "--config", path])
+        typed = "{walltime: 12:00:00, directives: [-x, --y=1]}"
+        cli.main(["clean", "a.ms", "-o", "x", "--config", path, "--cluster-options", typed])
+        (by_file, by_hand) = (call[1] for call in pipeline)
+        assert (by_file.cluster, by_file.nband) == ("slurm", 3)
+        assert yaml.load(by_file.cluster_options, yaml.BaseLoader) == {"walltime": "12:00:00", "directives": ["-x", "--y=1"]}
+        assert yaml.safe_load(by_file.cluster_options) == yaml.safe_load(by_hand.cluster_options)
+
+    @pytest.mark.parametrize("text", ["cluster_options:", "cluster-options: null"])
+    def test_an_empty_section_is_none(self, text, yaml_file):
+        assert options.read_yaml(yaml_file(text), config.Clean) == {}
 
     def test_a_missing_file_is_named(self, capsys):
         assert cli.main(["clean", "a.ms", "-o", "out", "--config", "nowhere.yaml"]) == 2

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -139,12 +139,14 @@ def read_yaml(path: str, config: type[Config]) -> dict[str, Any]:
 
     A value is read as it would be on the command line, so that ``1e-3`` is a number, ``field: 1``
     names a field and a list stands for its members joined by commas; an empty value or ``null``
-    leaves the default. `InputError` names the file, the line and the key.
+    leaves the default. The section of a nested option stays YAML, as it would be typed. `InputError`
+    names the file, the line and the key.
     """
     known = {f.name: f for f in fields(config)}
+    sections = {name for name, f in known.items() if f.metadata["nested"]}
     switches = {f"no_{f.name}" for f in fields(config) if value_type(config, f) is bool}
     values: dict[str, Any] = {}
-    for line, key, given in _entries(path):
+    for line, key, given in _entries(path, sections):
         where = f"{path} line {line}"
         name = key.replace("-", "_")
         negated = name in switches
@@ -161,8 +163,8 @@ def read_yaml(path: str, config: type[Config]) -> dict[str, Any]:
     return values
 
 
-def _entries(path: str) -> Iterator[tuple[int, str, str | list[str] | None]]:
-    """Yield line, key and value of a YAML file, as the text that stands there."""
+def _entries(path: str, sections: Collection[str]) -> Iterator[tuple[int, str, str | list[str] | None]]:
+    """Yield line, key and value of a YAML file, as the text that stands there; only `sections` may have structure."""
     import yaml
 
     try:
@@ -178,6 +180,11 @@ def _entries(path: str) -> Iterator[tuple[int, str, str | list[str] | None]]:
         raise InputError(f"{path} must hold options as 'name: value' lines, and nothing else")
     for key, node in root.value:
         line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode) and key.value.replace("-", "_") in sections and node.tag != NULL:
+            if not isinstance(node, yaml.MappingNode):
+                raise InputError(f"{path} line {line}: '{key.value}' must be a section of 'name: value' lines below it")
+            yield line, key.value, yaml.serialize(node)
+            continue
         members = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not all(isinstance(n, yaml.ScalarNode) for n in (key, *members)):
             raise InputError(f"{path} line {line}: an option is a word, a number or a list of them, without more structure")
