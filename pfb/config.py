@@ -45,6 +45,8 @@ def option(
         A second, short spelling such as ``-o``.
     nested
         Whether its text is a YAML mapping, which a file may hold as a section.
+
+    An option of type ``tuple[str, ...]`` may be given several times.
     """
     limits = dict(choices=choices, minimum=minimum, maximum=maximum, above=above)
     return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, nested=nested, **limits))
@@ -271,3 +273,39 @@ class Simulate(Config):
 @dataclass(frozen=True, kw_only=True)
 class Info(Config):
     """Say what is in a measurement set."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ClusterSubmit(Config):
+    """Write a batch job that runs `pfb clean` on several nodes, and goes on when its time is over; submit it."""
+
+    template: str = option(choices=("slurm", "pbs"), help="batch system")
+    nodes: int = option(1, minimum=1, help="nodes, each of which runs one worker")
+    cores: int = option(minimum=1, help="cores of each node")
+    memory: str | None = option(
+        None, metavar="SIZE", help="memory of each node, e.g. 200G (default: what the batch system gives)"
+    )
+    walltime: str = option(metavar="[D-]HH:MM:SS", help="time after which the batch system ends the job")
+    grace: int = option(
+        300, minimum=1, maximum=65535, metavar="SECONDS", help="how long before that the run is told to write its checkpoint"
+    )
+    resubmissions: int = option(
+        10, minimum=0, metavar="TIMES", help="how often at most a run that its time has ended is submitted again, to go on"
+    )
+    queue: str | None = option(None, metavar="NAME", help="queue or partition (default: that of the batch system)")
+    account: str | None = option(None, metavar="NAME", help="account that pays")
+    extra: tuple[str, ...] = option(
+        (), metavar="DIRECTIVE", help="a further directive of the batch system, e.g. --exclusive; may be given several times"
+    )
+    interface: str | None = option(
+        None, metavar="NAME", help="network interface of scheduler and workers, e.g. ib0 (default: the first)"
+    )
+    dashboard_port: int = option(
+        8787, minimum=0, maximum=65535, metavar="PORT", help="port of the dashboard; another one if it is taken, or with 0"
+    )
+    script: str | None = option(
+        None, metavar="FILE", help="where the script is written (default: beside the output, PREFIX-slurm.sh or PREFIX-pbs.sh)"
+    )
+    submit: bool = option(False, help="submit the script, with sbatch or qsub")
+    overwrite: bool = option(False, help="replace a script that exists")
+    quiet: bool = option(False, help="print errors only")

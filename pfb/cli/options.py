@@ -6,6 +6,7 @@ Order of precedence: the command line, then the file given with ``--config``, th
 from __future__ import annotations
 
 import difflib
+import re
 import types
 from collections.abc import Collection, Iterator
 from dataclasses import MISSING, Field, fields
@@ -39,6 +40,7 @@ class Option(click.Option):
             [*spellings, field.name],
             type=click.Choice(choices) if choices else TYPES[kind],
             metavar=field.metadata["metavar"],
+            multiple=repeated(config, field),
             help=describe(config, field),
             **default,
         )
@@ -93,12 +95,23 @@ def spelling(name: str) -> str:
     return name.replace("_", "-")
 
 
+def command_name(config: type[Config]) -> str:
+    """Return the words of the command whose options a class holds: ClusterSubmit is that of ``cluster submit``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", config.__name__).lower()
+
+
 def value_type(config: type[Config], field: Field[Any]) -> type:
-    """Return the type of a field's values, None aside."""
+    """Return the type of a field's values, None aside; of one of them if there may be several."""
     hint = type_hints(config)[field.name]  # type: ignore[arg-type]  # mypy takes the class for an instance
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
-    return hint
+    return get_args(hint)[0] if get_origin(hint) is tuple else hint
+
+
+def repeated(config: type[Config], field: Field[Any]) -> bool:
+    """Say whether an option may be given several times."""
+    origin: Any = get_origin(type_hints(config)[field.name])  # type: ignore[arg-type]
+    return origin is tuple
 
 
 @cache
@@ -119,7 +132,7 @@ def describe(config: type[Config], field: Field[Any]) -> str:
         notes.append("required")
     elif value_type(config, field) is bool:
         notes.append(f"default: {'on' if field.default else 'off'}")
-    elif field.default is not None:
+    elif field.default is not None and not repeated(config, field):
         default = field.default
         notes.append(f"default: {default:g}" if isinstance(default, float) else f"default: {default}")
     low, high, above = (field.metadata[key] for key in ("minimum", "maximum", "above"))
@@ -152,7 +165,7 @@ def read_yaml(path: str, config: type[Config]) -> dict[str, Any]:
         negated = name in switches
         if not negated and name not in known:
             close = [spelling(n) for n in difflib.get_close_matches(name, [*known, *switches], n=3)]
-            hint = f"did you mean {' or '.join(close)}?" if close else f"see 'pfb {config.__name__.lower()} --help'"
+            hint = f"did you mean {' or '.join(close)}?" if close else f"see 'pfb {command_name(config)} --help'"
             raise InputError(f"{where}: unknown option '{key}'; {hint}")
         name = name.removeprefix("no_") if negated else name
         if name in values:
@@ -201,6 +214,8 @@ def _convert(given: str | list[str], field: Field[Any], config: type[Config], wh
     needed = f"one of {', '.join(choices)}" if choices else NEEDED[kind]
     if isinstance(given, list) and (kind is not str or choices):
         raise InputError(f"{where} is a list but must be {needed}")
+    if repeated(config, field):
+        return tuple(given) if isinstance(given, list) else (given,)
     text = ",".join(given) if isinstance(given, list) else given
     option = Option(config, field)
     try:
