@@ -111,9 +111,9 @@ stop() {
 }
 finish() {
   for process in $clock $scheduler; do kill "$process" 2>/dev/null; done
-  for _ in $(seq 60); do  # workers end by themselves when their scheduler has
+  for _ in $(seq 150); do  # workers end by themselves when their scheduler has
     [ -n "$workers" ] && kill -0 "$workers" 2>/dev/null || break
-    sleep 0.5
+    sleep 0.2
   done
   [ -z "$workers" ] || kill "$workers" 2>/dev/null
   wait
@@ -140,9 +140,9 @@ END
 
 bash "$place/dask.sh" scheduler &
 scheduler=$!
-for _ in $(seq 240); do
+for _ in $(seq 600); do
   [ ! -s "$place/scheduler.json" ] && kill -0 "$scheduler" 2>/dev/null && [ -z "$reason" ] || break
-  sleep 0.5
+  sleep 0.2
 done
 [ -s "$place/scheduler.json" ] || { echo "there is no dask scheduler; see $place/scheduler.log" >&2; exit 1; }
 "$python" -c '
