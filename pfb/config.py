@@ -295,7 +295,7 @@ class ClusterSubmit(Config):
     queue: str | None = option(None, metavar="NAME", help="queue or partition (default: that of the batch system)")
     account: str | None = option(None, metavar="NAME", help="account that pays")
     extra: tuple[str, ...] = option(
-        (), metavar="DIRECTIVE", help="a further directive of the batch system, e.g. --exclusive; may be given several times"
+        (), metavar="DIRECTIVE", help="another directive of the batch system; may be given several times"
     )
     interface: str | None = option(
         None, metavar="NAME", help="network interface of scheduler and workers, e.g. ib0 (default: the first)"

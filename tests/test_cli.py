@@ -26,7 +26,9 @@ CONFIGS = {
     "restore": config.Restore,
     "simulate": config.Simulate,
     "info": config.Info,
+    "cluster submit": config.ClusterSubmit,
 }
+JOB = ["--template", "slurm", "--cores", "4", "--walltime", "1:00:00"]
 NOT_FIELDS = {"config", "debug", "help"}
 
 
@@ -35,6 +37,11 @@ class Calls(list):
 
     error: BaseException | None = None
     result: object = None
+
+
+def module_of(name):
+    """The module of a command: named as its last word."""
+    return name.split()[-1]
 
 
 @pytest.fixture
@@ -48,9 +55,10 @@ def pipeline(monkeypatch):
             raise calls.error
         return calls.result
 
-    for name in CONFIGS:
+    for name in map(module_of, CONFIGS):
         module = types.ModuleType(f"pfb.pipeline.{name}")
         module.run = run
+        module.Request = lambda *given: given
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(pfb.pipeline, name, module, raising=False)
     return calls
@@ -79,7 +87,7 @@ def one_sentence(capsys):
 class TestOptions:
     @pytest.mark.parametrize("name", CONFIGS)
     def test_every_listed_option_is_a_field_and_every_field_is_listed(self, name, capsys):
-        assert cli.main([name, "--help"]) == 0
+        assert cli.main([*name.split(), "--help"]) == 0
         listed = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
         assert listed - NOT_FIELDS == {options.spelling(f.name) for f in fields(CONFIGS[name])}
 
@@ -88,13 +96,19 @@ class TestOptions:
         assert cli.main(["--help"]) == 0
         first, second = capsys.readouterr().out.split("Usage:")[1:]
         assert first == second
-        assert set(cli.commands.commands) == set(CONFIGS)
-        assert all(f"  {name} " in first for name in CONFIGS)
+        assert set(cli.commands.commands) == {name.split()[0] for name in CONFIGS}
+        assert all(f"  {name.split()[0]} " in first for name in CONFIGS)
+        assert cli.main(["cluster"]) == 0
+        assert "  submit " in capsys.readouterr().out
 
     @pytest.mark.parametrize(("name", "made"), CONFIGS.items())
     def test_the_defaults_are_those_of_the_config(self, name, made, pipeline):
         pipeline.result = types.SimpleNamespace(tables=list)
         out = ["-o", "out"] if name in ("image", "clean") else []
+        if name == "cluster submit":
+            assert cli.main([*name.split(), *JOB, "--", "thing", "-o", "out"]) == 0
+            assert pipeline[0][1] == made(template="slurm", cores=4, walltime="1:00:00")
+            return
         assert cli.main([name, "thing", *out]) == 0
         (call,) = pipeline
         if name == "info":
@@ -124,6 +138,13 @@ class TestOptions:
         assert (given.nband, given.robust, given.npix, given.field) == (8, -0.5, "512,256", "1")
         assert given.wgridding is False
         assert given.overwrite is True
+
+    def test_the_words_of_another_command_are_read_as_it_would(self, pipeline):
+        words = ["a.ms", "b.ms", "-o", "out", "--nband", "3", "--no-wgridding"]
+        assert cli.main(["cluster", "submit", *JOB, "--extra", "-x", "--extra", "--y=1", "--", *words]) == 0
+        request, given, _ = pipeline[0]
+        assert request == (tuple(words), ("a.ms", "b.ms"), config.Clean(output="out", nband=3, wgridding=False))
+        assert given.extra == ("-x", "--y=1")
 
     def test_version(self, capsys):
         assert cli.main(["--version"]) == 0
@@ -251,6 +272,9 @@ class TestExitCodes:
             ("clan", "No such command 'clan'"),
             ("restore a.zarr b.zarr", "unexpected extra argument"),
             ("restore", "Missing argument 'DATASET'"),
+            ("cluster submt", "No such command 'submt'"),
+            ("cluster submit a.ms", "option --template is missing"),
+            ("cluster submit --template slurm --cores 4 --walltime 1:00:00 -- a.ms -o x --nbnd 4", "(see 'pfb clean --help')"),
         ],
     )
     def test_bad_usage_is_two(self, words, message, pipeline, capsys):
@@ -318,7 +342,7 @@ def test_the_package_can_be_run():
 class TestImports:
     HEAVY = ("numpy", "dask", "distributed", "rich", "yaml", "numba", "astropy", "xarray", "zarr", "arcae", "matplotlib")
 
-    @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["clean", "--help"]], ids=" ".join)
+    @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["clean", "--help"], ["cluster"]], ids=" ".join)
     def test_help_imports_nothing_heavy(self, words):
         code = (
             "import sys\nfrom pfb import cli\n"
