@@ -311,7 +311,7 @@ def test_jobs_of_slurm(slurm, tmp_path, recorder):
 @pytest.mark.cluster
 def test_a_job_that_slurm_refuses(slurm, tmp_path):
     options = JOB.replace("}", ", queue: nowhere}")
-    config = Resources(cluster="slurm", workers=1, cluster_options=options)
+    config = Resources(cluster="slurm", workers=1, cluster_options=options, wait_workers=5.0)
     with pytest.raises(PfbError, match=r"--cluster slurm did not start \(sbatch: error: invalid partition"):
         session.open_engine(config, 2, tmp_path, Silent()).__enter__()
     assert not jobs()
