@@ -64,8 +64,8 @@ SYSTEMS = {
         submit="sbatch",
         id="${SLURM_JOB_ID}",
         home="${SLURM_SUBMIT_HOST}",
-        # The step would not take its CPUs from the job.
-        workers="srun --nodes=@nodes --ntasks=@nodes --ntasks-per-node=1 --cpus-per-task=@cores",
+        # A step does not take over the CPUs of its job; and a worker that dies shall not take the others with it.
+        workers="srun --nodes=@nodes --ntasks=@nodes --ntasks-per-node=1 --cpus-per-task=@cores --wait=0 --kill-on-bad-exit=0",
         again='sbatch --export=ALL,PFB_ATTEMPT="$((attempt + 1))"',
     ),
     "pbs": System(
