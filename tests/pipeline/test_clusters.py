@@ -33,6 +33,7 @@ def slurm(tmp_path_factory):
     folder = tmp_path_factory.mktemp("slurm")
     with running_slurm(folder) as conf, pytest.MonkeyPatch.context() as patch:
         patch.setenv("SLURM_CONF", conf)
+        patch.setenv("PYTHONPATH", str(ROOT))  # as good as installed
         patch.chdir(tmp_path_factory.mktemp("jobs"))  # for what the jobs write
         yield
         assert not jobs(), "a test has left jobs behind"
@@ -355,7 +356,7 @@ def test_clean_as_jobs_of_slurm(slurm, pfb, observed, tmp_path, no_picture):
 def test_a_run_that_is_terminated_takes_its_jobs_with_it(slurm, observed, tmp_path):
     words = ["clean", observed, "-o", str(tmp_path / "out"), *SMALL, "--cluster", "slurm", "--workers", "1", "--niter", "500"]
     command = [sys.executable, "-m", "pfb", *words, "--tol", "0", "--rmsfactor", "0.01", "--cluster-options", JOB]
-    run = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: "RUNNING" in jobs().values() or run.poll() is not None)
     run.send_signal(signal.SIGTERM)
     out, err = run.communicate(timeout=60)
