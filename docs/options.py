@@ -9,7 +9,7 @@ from typing import Any
 from pfb import config
 from pfb.cli import options
 
-COMMANDS = (config.Image, config.Clean, config.Plan, config.Restore, config.Simulate, config.Info)
+COMMANDS = (config.Image, config.Clean, config.Plan, config.Restore, config.Simulate, config.Info, config.ClusterSubmit)
 TARGET = Path(__file__).with_suffix(".md")
 PREAMBLE = """\
 # Options
@@ -17,8 +17,9 @@ PREAMBLE = """\
 Written from `pfb/config.py` by `make docs`; do not edit it here.
 
 On the command line an option is `--name VALUE`, a switch `--name` or `--no-name`. In the file that `--config` names it
-is a line `name: VALUE` (`true` or `false` for a switch). The command line overrules the file, the file overrules the
-defaults. Every command but `info` takes `--config FILE`; all take `--debug` and `--help`.
+is a line `name: VALUE` (`true` or `false` for a switch; an option that takes YAML is a section). The command line
+overrules the file, the file overrules the defaults. Every command but `info` takes `--config FILE`; all take `--debug`
+and `--help`.
 """
 LIMITS = {"minimum": ">=", "above": ">", "maximum": "<="}
 
@@ -38,7 +39,7 @@ def default(field: Field[Any]) -> str:
     """Say what an option is when it is not given."""
     if field.default is MISSING:
         return "required"
-    if field.default is None:
+    if field.default is None or field.default == ():
         return ""
     if isinstance(field.default, bool):
         return "on" if field.default else "off"
@@ -59,7 +60,7 @@ def render() -> str:
     lines = [PREAMBLE]
     told: set[type] = set()
     for command in COMMANDS:
-        lines += [f"## pfb {command.__name__.lower()}", "", str(command.__doc__), ""]
+        lines += [f"## pfb {options.command_name(command)}", "", str(command.__doc__), ""]
         sections: dict[type, list[Field[Any]]] = {c: [] for c in (*command.__mro__[1:-1], command)}
         for field in fields(command):
             sections[options.section(command, field)].append(field)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 import pytest
+import yaml
 
 import pfb.pipeline
 from pfb import __version__, cli, config
@@ -25,7 +26,9 @@ CONFIGS = {
     "restore": config.Restore,
     "simulate": config.Simulate,
     "info": config.Info,
+    "cluster submit": config.ClusterSubmit,
 }
+JOB = ["--template", "slurm", "--cores", "4", "--walltime", "1:00:00"]
 NOT_FIELDS = {"config", "debug", "help"}
 
 
@@ -34,6 +37,11 @@ class Calls(list):
 
     error: BaseException | None = None
     result: object = None
+
+
+def module_of(name):
+    """The module of a command: named as its last word."""
+    return name.split()[-1]
 
 
 @pytest.fixture
@@ -47,9 +55,10 @@ def pipeline(monkeypatch):
             raise calls.error
         return calls.result
 
-    for name in CONFIGS:
+    for name in map(module_of, CONFIGS):
         module = types.ModuleType(f"pfb.pipeline.{name}")
         module.run = run
+        module.Request = lambda *given: given
         monkeypatch.setitem(sys.modules, module.__name__, module)
         monkeypatch.setattr(pfb.pipeline, name, module, raising=False)
     return calls
@@ -78,7 +87,7 @@ def one_sentence(capsys):
 class TestOptions:
     @pytest.mark.parametrize("name", CONFIGS)
     def test_every_listed_option_is_a_field_and_every_field_is_listed(self, name, capsys):
-        assert cli.main([name, "--help"]) == 0
+        assert cli.main([*name.split(), "--help"]) == 0
         listed = set(re.findall(r"^ +(?:-\w, )?--([a-z0-9-]+)", capsys.readouterr().out, re.MULTILINE))
         assert listed - NOT_FIELDS == {options.spelling(f.name) for f in fields(CONFIGS[name])}
 
@@ -87,13 +96,19 @@ class TestOptions:
         assert cli.main(["--help"]) == 0
         first, second = capsys.readouterr().out.split("Usage:")[1:]
         assert first == second
-        assert set(cli.commands.commands) == set(CONFIGS)
-        assert all(f"  {name} " in first for name in CONFIGS)
+        assert set(cli.commands.commands) == {name.split()[0] for name in CONFIGS}
+        assert all(f"  {name.split()[0]} " in first for name in CONFIGS)
+        assert cli.main(["cluster"]) == 0
+        assert "  submit " in capsys.readouterr().out
 
     @pytest.mark.parametrize(("name", "made"), CONFIGS.items())
     def test_the_defaults_are_those_of_the_config(self, name, made, pipeline):
         pipeline.result = types.SimpleNamespace(tables=list)
         out = ["-o", "out"] if name in ("image", "clean") else []
+        if name == "cluster submit":
+            assert cli.main([*name.split(), *JOB, "--", "thing", "-o", "out"]) == 0
+            assert pipeline[0][1] == made(template="slurm", cores=4, walltime="1:00:00")
+            return
         assert cli.main([name, "thing", *out]) == 0
         (call,) = pipeline
         if name == "info":
@@ -123,6 +138,13 @@ class TestOptions:
         assert (given.nband, given.robust, given.npix, given.field) == (8, -0.5, "512,256", "1")
         assert given.wgridding is False
         assert given.overwrite is True
+
+    def test_the_words_of_another_command_are_read_as_it_would(self, pipeline):
+        words = ["a.ms", "b.ms", "-o", "out", "--nband", "3", "--no-wgridding"]
+        assert cli.main(["cluster", "submit", *JOB, "--extra", "-x", "--extra", "--y=1", "--", *words]) == 0
+        request, given, _ = pipeline[0]
+        assert request == (tuple(words), ("a.ms", "b.ms"), config.Clean(output="out", nband=3, wgridding=False))
+        assert given.extra == ("-x", "--y=1")
 
     def test_version(self, capsys):
         assert cli.main(["--version"]) == 0
@@ -192,6 +214,10 @@ class TestYaml:
             ("nband", "must hold options as 'name: value' lines"),
             ("? [nband]\n: 4", "line 1: an option is a word"),
             ("prior: [l21]", "option 'prior' is a list but must be one of l21, mean21"),
+            ("nband: {a: 1}", "line 1: an option is a word, a number or a list of them, without more structure"),
+            ("nband: 4\ncluster-options: [a]", "line 2: 'cluster-options' must be a section of 'name: value' lines below it"),
+            ("cluster-options: text", "must be a section of 'name: value' lines"),
+            ("cluster: aws", "line 1: option 'cluster' is 'aws' but must be one of local, ssh, slurm, pbs, kubernetes"),
             ("nband: [1", "is not a YAML file"),
             ("nband: -3", "--nband is -3 but must be at least 1"),
         ],
@@ -200,6 +226,21 @@ class TestYaml:
         assert cli.main(["clean", "a.ms", "-o", "out", "--config", yaml_file(text)]) == 2
         assert message in one_sentence(capsys)
         assert not pipeline
+
+    def test_a_section_is_what_would_be_typed(self, yaml_file, pipeline):
+        """The options of a cluster's class, which only that class knows."""
+        path = yaml_file("cluster: slurm\ncluster-options:\n  walltime: 12:00:00\n  directives: [-x, --y=1]\nnband: 3\n")
+        cli.main(["clean", "a.ms", "-o", "x", "--config", path])
+        typed = "{walltime: 12:00:00, directives: [-x, --y=1]}"
+        cli.main(["clean", "a.ms", "-o", "x", "--config", path, "--cluster-options", typed])
+        (by_file, by_hand) = (call[1] for call in pipeline)
+        assert (by_file.cluster, by_file.nband) == ("slurm", 3)
+        assert yaml.load(by_file.cluster_options, yaml.BaseLoader) == {"walltime": "12:00:00", "directives": ["-x", "--y=1"]}
+        assert yaml.safe_load(by_file.cluster_options) == yaml.safe_load(by_hand.cluster_options)
+
+    @pytest.mark.parametrize("text", ["cluster_options:", "cluster-options: null"])
+    def test_an_empty_section_is_none(self, text, yaml_file):
+        assert options.read_yaml(yaml_file(text), config.Clean) == {}
 
     def test_a_missing_file_is_named(self, capsys):
         assert cli.main(["clean", "a.ms", "-o", "out", "--config", "nowhere.yaml"]) == 2
@@ -231,6 +272,9 @@ class TestExitCodes:
             ("clan", "No such command 'clan'"),
             ("restore a.zarr b.zarr", "unexpected extra argument"),
             ("restore", "Missing argument 'DATASET'"),
+            ("cluster submt", "No such command 'submt'"),
+            ("cluster submit a.ms", "option --template is missing"),
+            ("cluster submit --template slurm --cores 4 --walltime 1:00:00 -- a.ms -o x --nbnd 4", "(see 'pfb clean --help')"),
         ],
     )
     def test_bad_usage_is_two(self, words, message, pipeline, capsys):
@@ -298,7 +342,7 @@ def test_the_package_can_be_run():
 class TestImports:
     HEAVY = ("numpy", "dask", "distributed", "rich", "yaml", "numba", "astropy", "xarray", "zarr", "arcae", "matplotlib")
 
-    @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["clean", "--help"]], ids=" ".join)
+    @pytest.mark.parametrize("words", [[], ["--help"], ["--version"], ["clean", "--help"], ["cluster"]], ids=" ".join)
     def test_help_imports_nothing_heavy(self, words):
         code = (
             "import sys\nfrom pfb import cli\n"

@@ -10,8 +10,12 @@ from pfb import config
 from pfb.cli import options
 from pfb.errors import InputError
 
-COMMANDS = [config.Image, config.Clean, config.Restore, config.Simulate, config.Info]
-REQUIRED = {config.Image: {"output": "out"}, config.Clean: {"output": "out"}}
+COMMANDS = [config.Image, config.Clean, config.Restore, config.Simulate, config.Info, config.ClusterSubmit]
+REQUIRED = {
+    config.Image: {"output": "out"},
+    config.Clean: {"output": "out"},
+    config.ClusterSubmit: {"template": "slurm", "cores": 4, "walltime": "1:00:00"},
+}
 FIELDS = [(c, f) for c in COMMANDS for f in fields(c)]
 
 

@@ -10,13 +10,13 @@ import signal
 import threading
 import traceback
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from pfb import __version__
 from pfb.cli import options
-from pfb.config import Clean, Config, Image, Info, Plan, Restore, Simulate
+from pfb.config import Clean, ClusterSubmit, Config, Image, Info, Plan, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -45,6 +45,14 @@ def commands(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
+@commands.group("cluster", invoke_without_command=True)
+@click.pass_context
+def cluster(ctx: click.Context) -> None:
+    """Run pfb as jobs of a batch system."""
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
 def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
     if value:
         ctx.ensure_object(State).debug = True
@@ -53,7 +61,9 @@ def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
 Function = Callable[[Any, Any, "Console"], None]
 
 
-def command(config: type[Config], argument: click.Argument) -> Callable[[Function], Function]:
+def command(
+    config: type[Config], argument: click.Argument, group: click.Group = commands
+) -> Callable[[Function], Function]:
     """Make a command of a function that takes the argument, its config and a reporter."""
 
     def register(function: Function) -> Function:
@@ -69,7 +79,7 @@ def command(config: type[Config], argument: click.Argument) -> Callable[[Functio
             help="show the traceback of an error (so does PFB_DEBUG=1 in the environment)",
         )  # fmt: skip
         params = [argument, *options.parameters(config), debug]
-        commands.add_command(options.Command(function.__name__, config, params=params, callback=run))
+        group.add_command(options.Command(function.__name__, config, params=params, callback=run))
         return function
 
     return register
@@ -123,6 +133,28 @@ def info(path: str, config: Info, report: Console) -> None:
 
     for title, columns, rows in pipeline.run(path).tables():
         report.table(title, columns, rows)
+
+
+WORDS = click.Argument(
+    ["words"], nargs=-1, required=True, type=click.UNPROCESSED, metavar="-- SET... -o PREFIX [OPTIONS OF pfb clean]"
+)
+
+
+@command(ClusterSubmit, WORDS, group=cluster)
+def submit(words: tuple[str, ...], config: ClusterSubmit, report: Console) -> None:
+    """Run `pfb cluster submit`."""
+    sets, made = parsed("clean", words)
+    from pfb.pipeline import submit as pipeline
+
+    pipeline.run(pipeline.Request(words, sets, made), config, report)
+
+
+def parsed(name: str, words: Sequence[str]) -> tuple[Any, Any]:
+    """Read words as the command of that name would; returns its argument and its config."""
+    other = cast(options.Command, commands.commands[name])
+    with other.make_context(f"pfb {name}", list(words), help_option_names=SETTINGS["help_option_names"]) as ctx:
+        values = dict(ctx.params)
+    return values.pop(str(other.params[0].name)), other.config(**values)
 
 
 def _terminate(*_: Any) -> None:

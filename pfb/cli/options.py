@@ -6,8 +6,9 @@ Order of precedence: the command line, then the file given with ``--config``, th
 from __future__ import annotations
 
 import difflib
+import re
 import types
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import MISSING, Field, fields
 from functools import cache
 from typing import Any, Union, get_args, get_origin, get_type_hints
@@ -39,6 +40,7 @@ class Option(click.Option):
             [*spellings, field.name],
             type=click.Choice(choices) if choices else TYPES[kind],
             metavar=field.metadata["metavar"],
+            multiple=repeated(config, field),
             help=describe(config, field),
             **default,
         )
@@ -93,12 +95,23 @@ def spelling(name: str) -> str:
     return name.replace("_", "-")
 
 
+def command_name(config: type[Config]) -> str:
+    """Return the words of the command whose options a class holds: ClusterSubmit is that of ``cluster submit``."""
+    return re.sub(r"(?<!^)(?=[A-Z])", " ", config.__name__).lower()
+
+
 def value_type(config: type[Config], field: Field[Any]) -> type:
-    """Return the type of a field's values, None aside."""
+    """Return the type of a field's values, None aside; of one of them if there may be several."""
     hint = type_hints(config)[field.name]  # type: ignore[arg-type]  # mypy takes the class for an instance
     if get_origin(hint) in (Union, types.UnionType):
         (hint,) = (arg for arg in get_args(hint) if arg is not type(None))
-    return hint
+    return get_args(hint)[0] if get_origin(hint) is tuple else hint
+
+
+def repeated(config: type[Config], field: Field[Any]) -> bool:
+    """Say whether an option may be given several times."""
+    origin: Any = get_origin(type_hints(config)[field.name])  # type: ignore[arg-type]
+    return origin is tuple
 
 
 @cache
@@ -119,7 +132,7 @@ def describe(config: type[Config], field: Field[Any]) -> str:
         notes.append("required")
     elif value_type(config, field) is bool:
         notes.append(f"default: {'on' if field.default else 'off'}")
-    elif field.default is not None:
+    elif field.default is not None and not repeated(config, field):
         default = field.default
         notes.append(f"default: {default:g}" if isinstance(default, float) else f"default: {default}")
     low, high, above = (field.metadata[key] for key in ("minimum", "maximum", "above"))
@@ -139,18 +152,20 @@ def read_yaml(path: str, config: type[Config]) -> dict[str, Any]:
 
     A value is read as it would be on the command line, so that ``1e-3`` is a number, ``field: 1``
     names a field and a list stands for its members joined by commas; an empty value or ``null``
-    leaves the default. `InputError` names the file, the line and the key.
+    leaves the default. The section of a nested option stays YAML, as it would be typed. `InputError`
+    names the file, the line and the key.
     """
     known = {f.name: f for f in fields(config)}
+    sections = {name for name, f in known.items() if f.metadata["nested"]}
     switches = {f"no_{f.name}" for f in fields(config) if value_type(config, f) is bool}
     values: dict[str, Any] = {}
-    for line, key, given in _entries(path):
+    for line, key, given in _entries(path, sections):
         where = f"{path} line {line}"
         name = key.replace("-", "_")
         negated = name in switches
         if not negated and name not in known:
             close = [spelling(n) for n in difflib.get_close_matches(name, [*known, *switches], n=3)]
-            hint = f"did you mean {' or '.join(close)}?" if close else f"see 'pfb {config.__name__.lower()} --help'"
+            hint = f"did you mean {' or '.join(close)}?" if close else f"see 'pfb {command_name(config)} --help'"
             raise InputError(f"{where}: unknown option '{key}'; {hint}")
         name = name.removeprefix("no_") if negated else name
         if name in values:
@@ -161,8 +176,8 @@ def read_yaml(path: str, config: type[Config]) -> dict[str, Any]:
     return values
 
 
-def _entries(path: str) -> Iterator[tuple[int, str, str | list[str] | None]]:
-    """Yield line, key and value of a YAML file, as the text that stands there."""
+def _entries(path: str, sections: Collection[str]) -> Iterator[tuple[int, str, str | list[str] | None]]:
+    """Yield line, key and value of a YAML file, as the text that stands there; only `sections` may have structure."""
     import yaml
 
     try:
@@ -178,6 +193,11 @@ def _entries(path: str) -> Iterator[tuple[int, str, str | list[str] | None]]:
         raise InputError(f"{path} must hold options as 'name: value' lines, and nothing else")
     for key, node in root.value:
         line = key.start_mark.line + 1
+        if isinstance(key, yaml.ScalarNode) and key.value.replace("-", "_") in sections and node.tag != NULL:
+            if not isinstance(node, yaml.MappingNode):
+                raise InputError(f"{path} line {line}: '{key.value}' must be a section of 'name: value' lines below it")
+            yield line, key.value, yaml.serialize(node)
+            continue
         members = node.value if isinstance(node, yaml.SequenceNode) else [node]
         if not all(isinstance(n, yaml.ScalarNode) for n in (key, *members)):
             raise InputError(f"{path} line {line}: an option is a word, a number or a list of them, without more structure")
@@ -194,6 +214,8 @@ def _convert(given: str | list[str], field: Field[Any], config: type[Config], wh
     needed = f"one of {', '.join(choices)}" if choices else NEEDED[kind]
     if isinstance(given, list) and (kind is not str or choices):
         raise InputError(f"{where} is a list but must be {needed}")
+    if repeated(config, field):
+        return tuple(given) if isinstance(given, list) else (given,)
     text = ",".join(given) if isinstance(given, list) else given
     option = Option(config, field)
     try:

@@ -150,7 +150,8 @@ def require_disk(plan: Plan, config: Image) -> None:
 
 def allowed(engine: Engine, config: Image) -> int:
     """Return the bytes that each worker may use; 0 if nobody knows."""
-    if engine.memory or config.scheduler:
+    elsewhere = config.scheduler or config.cluster not in (None, "local")
+    if engine.memory or elsewhere:
         return engine.memory
     return limit() // engine.nworker
 

@@ -63,6 +63,11 @@ def run(sets: tuple[str, ...], config: Config, report: Reporter) -> Forecast:
         raise InputError(
             f"--scheduler {config.scheduler} is not looked at here: give the --workers and --threads-per-worker that it has"
         )
+    if config.cluster not in (None, "local"):
+        raise InputError(
+            f"--cluster {config.cluster} is not looked at here: leave it out, and give the --workers and --threads-per-worker "
+            "that it shall have"
+        )
     nworker = max(config.workers, 1)
     nthread = config.threads_per_worker or max(int(CPU_COUNT) // nworker, 1)
     _, planned = make_plan(sets, config, report)

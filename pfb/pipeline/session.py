@@ -10,7 +10,7 @@ from pathlib import Path
 
 import dask
 from dask.system import CPU_COUNT
-from distributed import Client, LocalCluster
+from distributed import Client
 from distributed.comm import get_address_host_port, parse_address
 
 from pfb.config import Resources
@@ -19,6 +19,7 @@ from pfb.graph.cluster import CONFIG, ClusterEngine
 from pfb.graph.engine import Engine, ThreadEngine
 from pfb.kernels.memory import keep_freed_memory
 from pfb.kernels.threads import set_thread_budget
+from pfb.pipeline import clusters
 from pfb.pipeline.reporting import Reporter
 
 CONNECT_TIMEOUT = 30
@@ -32,8 +33,8 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
     Parameters
     ----------
     config : Resources
-        With `scheduler` the cluster there is joined; with `workers` one is started on this machine;
-        else the threads of this process do the work.
+        With `scheduler` the cluster there is joined; with `workers` one is started, on this machine or
+        where `cluster` says; else the threads of this process do the work.
     nblock : int
         Bands that are spread over the workers.
     parking : Path
@@ -46,16 +47,11 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
     InputError
         If the options contradict each other, or there is no scheduler at the address.
     PfbError
-        If a scheduler that is joined has too few workers for too long.
+        If a cluster does not start, or has too few workers for too long.
     """
-    if config.scheduler and (config.workers or config.threads_per_worker):
-        raise InputError(
-            f"--scheduler {config.scheduler} joins a cluster that has its workers already: "
-            "leave out --workers and --threads-per-worker"
-        )
-    cores = int(CPU_COUNT)
+    clusters.check(config)
     if not config.scheduler and not config.workers:
-        nthread = config.threads_per_worker or cores
+        nthread = config.threads_per_worker or int(CPU_COUNT)
         set_thread_budget(nthread)
         keep_freed_memory()
         engine: Engine = ThreadEngine(nthread)
@@ -67,19 +63,13 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
     with ExitStack() as stack:
         if config.scheduler:
             client = stack.enter_context(_join(address_of(config.scheduler)))
-            _await_workers(client, config, report)
         else:
             stack.enter_context(dask.config.set(CONFIG))
-            cluster = LocalCluster(
-                n_workers=config.workers,
-                threads_per_worker=config.threads_per_worker or max(cores // config.workers, 1),
-                dashboard_address="127.0.0.1:0",
-                memory_limit=0,
-            )
-            stack.enter_context(cluster)
+            cluster = stack.enter_context(clusters.start(config))
             client = stack.enter_context(Client(cluster, set_as_default=False))
+        _await_workers(client, config, report)
         report.message(f"dashboard: {client.dashboard_link}")
-        engine = ClusterEngine(client, nblock, str(parking), warn=report.warning, patience=config.wait_workers)
+        engine = ClusterEngine(client, nblock, str(parking), warn=report.warning, patience=clusters.patience(config))
         if engine.monitor.page:
             report.message(f"solver page: {engine.monitor.page}")
         yield engine
@@ -107,15 +97,16 @@ def address_of(scheduler: str) -> str:
 
 def _await_workers(client: Client, config: Resources, report: Reporter) -> None:
     """Wait until a scheduler has as many workers as it shall have."""
-    there = _count(client)
-    if there < config.min_workers:
-        report.message(f"waiting for {config.min_workers} workers, {there} are there")
+    there, needed, patience = _count(client), clusters.needed(config), clusters.patience(config)
+    if there < needed:
+        report.message(f"waiting for {needed} workers, {there} are there")
         try:
-            client.wait_for_workers(config.min_workers, timeout=config.wait_workers or 0.1)
+            client.wait_for_workers(needed, timeout=patience or 0.1)
         except TimeoutError:
+            cure = f"see why --cluster {config.cluster} starts no more" if config.cluster else "start more with 'dask worker'"
             raise PfbError(
                 f"the scheduler at {client.scheduler_info()['address']} has {_count(client)} workers after "
-                f"{config.wait_workers:g} s but {config.min_workers} are needed: start more with 'dask worker', "
+                f"{patience:g} s but {needed} are needed: {cure}, "
                 "ask for fewer with --min-workers, or wait longer with --wait-workers"
             ) from None
 

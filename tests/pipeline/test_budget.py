@@ -103,6 +103,8 @@ def test_workers_of_this_machine_share_its_memory(observed, monkeypatch):
     assert allowed(engine(nworker=3, memory=GIB), config) == GIB
     assert allowed(engine(nworker=3, memory=GIB), joined) == GIB
     assert allowed(engine(nworker=3), joined) == 0
+    assert allowed(engine(nworker=3), planned(observed, workers=3, cluster="ssh")[1]) == 0
+    assert allowed(engine(nworker=3), planned(observed, workers=3, cluster="local")[1]) == 4 * GIB
     assert "of memory" in require(*planned(observed, scheduler="tcp://127.0.0.1:1"), engine())
 
 
@@ -200,6 +202,12 @@ class TestPlan:
         answer = pfb("plan", observed, "--npix", "1000", "--cell", "2")
         assert answer.code == 0
         assert "largest square image that fits" in answer.out
+
+    def test_a_cluster_elsewhere_is_refused(self, pfb, observed):
+        answer = pfb("plan", observed, "--cluster", "slurm", "--workers", "2")
+        assert answer.code == 2
+        assert "--cluster slurm is not looked at here: leave it out, and give the --workers" in answer.err
+        assert pfb("plan", observed, "--cluster", "local", "--workers", "2", "--npix", "100", "--cell", "4").code == 0
 
     def test_a_scheduler_is_refused(self, pfb, observed):
         answer = pfb("plan", observed, "--scheduler", "tcp://127.0.0.1:1")

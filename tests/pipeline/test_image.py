@@ -12,7 +12,7 @@ from astropy.wcs import WCS
 from scipy.ndimage import map_coordinates
 from scipy.optimize import minimize
 
-from pfb.config import Image
+from pfb.config import Image, Resources
 from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.io.simulated_set import CIRCULAR
@@ -515,6 +515,6 @@ class TestEveryOption:
         assert open_dataset(settings.folder / "twice.zarr").dirty.shape[1] == 9
 
     def test_none_was_forgotten(self):
-        elsewhere = {"output", "workers", "threads_per_worker", "scheduler", "min_workers", "wait_workers", "profile"}
+        elsewhere = {"output", *(f.name for f in fields(Resources))}
         tested = "_".join(name for name in dir(TestEveryOption) if name.startswith("test_"))
         assert [f.name for f in fields(Image) if f.name not in elsewhere and f.name not in tested] == []

@@ -13,7 +13,7 @@ from pfb.graph.cluster import ClusterEngine
 from pfb.graph.engine import ThreadEngine
 from pfb.graph.names import Names
 from pfb.graph.tasks import add
-from pfb.pipeline import session
+from pfb.pipeline import clusters, session
 from pfb.pipeline.reporting import Silent
 
 
@@ -57,9 +57,17 @@ def test_the_engine_is_closed_after_an_error(tmp_path):
         threads_of(engine)
 
 
-@pytest.mark.parametrize("given", [dict(workers=1), dict(threads_per_worker=2)])
-def test_a_cluster_that_is_joined_has_its_workers(tmp_path, given):
-    with pytest.raises(InputError, match=r"--scheduler tcp://a:1 joins a cluster.*: leave out --workers"):
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        (dict(workers=1), "--workers"),
+        (dict(threads_per_worker=2), "--threads-per-worker"),
+        (dict(cluster="slurm", workers=2), "--workers and --cluster"),
+        (dict(cluster_options="{cores: 2}"), "--cluster-options"),
+    ],
+)
+def test_a_cluster_that_is_joined_has_its_workers(tmp_path, given, named):
+    with pytest.raises(InputError, match=rf"--scheduler tcp://a:1 joins a cluster.*: leave out {named}$"):
         opened(tmp_path, scheduler="tcp://a:1", **given).__enter__()
 
 
@@ -143,9 +151,9 @@ def test_cores_are_divided_among_the_workers(tmp_path, monkeypatch):
         asked.append((given["n_workers"], given["threads_per_worker"]))
         raise Refused
 
-    monkeypatch.setattr(session, "LocalCluster", note)
-    monkeypatch.setattr(session, "CPU_COUNT", 8)
-    for given in (dict(workers=3), dict(workers=16), dict(workers=3, threads_per_worker=5)):
-        with pytest.raises(Refused):
+    monkeypatch.setattr(clusters, "LocalCluster", note)
+    monkeypatch.setattr(clusters, "CPU_COUNT", 8)
+    for given in (dict(workers=3), dict(workers=16, cluster="local"), dict(workers=3, threads_per_worker=5)):
+        with pytest.raises(PfbError, match="--cluster local did not start"):
             opened(tmp_path, **given).__enter__()
     assert asked == [(3, 2), (16, 1), (3, 5)]
