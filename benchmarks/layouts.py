@@ -127,7 +127,7 @@ def workers(n: int, nthread: int) -> Iterator[Opened]:
     """Open one on workers; the CPU seconds are those of the scheduler and of this process too."""
     with (
         dask.config.set(CONFIG | LOG), tempfile.TemporaryDirectory() as parking,
-        LocalCluster(n_workers=n, threads_per_worker=nthread, dashboard_address=None, memory_limit=0) as cluster,
+        LocalCluster(n_workers=n, threads_per_worker=nthread, dashboard_address="127.0.0.1:0", memory_limit=0) as cluster,
         Client(cluster, set_as_default=False) as client,
     ):  # fmt: skip
         engine = ClusterEngine(client, n, parking)

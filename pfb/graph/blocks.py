@@ -100,10 +100,33 @@ def bands_of_a_block(nband: int, nbasis: int, nworker: int, nthread: int) -> int
     return nband if nworker == 1 and rounds <= APART else 1
 
 
-def laid_out(nband: int, codomain: tuple[int, ...], nworker: int, nthread: int) -> Blocks:
-    """Return the blocks of a dual whose dictionary has that codomain; parameters else as of `bands_of_a_block`."""
+LARGEST_TILE = 1 << 24
+"""Coefficients: what a sum over bands holds of every worker at a time."""
+
+
+def laid_out(nband: int, codomain: tuple[int, ...], nworker: int, nthread: int, *, together: bool = False) -> Blocks:
+    """Return the blocks of a dual whose dictionary has that codomain.
+
+    Parameters
+    ----------
+    nband, codomain
+        Bands, and (bases, coefficients).
+    nworker, nthread : int
+        As of `bands_of_a_block`.
+    together : bool
+        All bands are on one worker, though there are others.
+
+    Returns
+    -------
+    Blocks
+        With tiles so small that every worker has a sum over bands to make, and memory for it.
+    """
     nbasis, ncoefficient = codomain
-    return Blocks(nband, nbasis, ncoefficient, band_chunk=bands_of_a_block(nband, nbasis, nworker, nthread))
+    chunk = nband if together else bands_of_a_block(nband, nbasis, nworker, nthread)
+    if chunk == nband:
+        return Blocks(nband, nbasis, ncoefficient, band_chunk=chunk)
+    ntile = max(-(-nworker // nbasis), -(-ncoefficient // LARGEST_TILE))
+    return Blocks(nband, nbasis, ncoefficient, band_chunk=chunk, tile=-(-ncoefficient // ntile) if ntile > 1 else 0)
 
 
 def relaid(graph: Graph, key: Callable[[int, int], Key], old: Blocks, dual: list[list[Key]], new: Blocks) -> list[list[Key]]:

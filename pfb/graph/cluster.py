@@ -96,6 +96,8 @@ class ClusterEngine:
         or if a task has taken too many workers with it.
     """
 
+    overhead = 1.5e-3
+
     def __init__(
         self, client: Client, nblock: int, parking: str,
         *, warn: Callable[[str], None] = lambda text: None, patience: float = PATIENCE,

@@ -116,8 +116,9 @@ def weights(
 
 def objective(graph: Graph, solver: PrimalDual, data: Data, models: Sequence[Key]) -> tuple[list[Key], list[Key]]:
     """Evaluate what a solver minimises: keys of the data terms per band, less their value before, and of g per block of bases."""
+    own = partial(_data_term, gamma=solver.gamma)
     terms = [
-        add(graph, solver.names.key("objective", 0, v), _data_term, ref(h), ref(model), ref(old), ref(slope), solver.gamma)
+        add(graph, solver.names.key("objective", 0, *solver.place(v)), call, own, ref(h), ref(model), ref(old), ref(slope))
         for v, (h, model, old, slope) in enumerate(zip(data.hessians, models, data.before, data.slopes, strict=True))
     ]
     values = []
@@ -160,9 +161,9 @@ def interpolate(graph: Graph, names: Names, models: Sequence[Key], freq: Sequenc
     return add(graph, names.key("interpolate", index), _mix, ref(models[right - 1]), ref(models[right]), fraction)
 
 
-def dual_of_band(graph: Graph, names: Names, blocks: list[Key], band: int, index: int) -> Key:
-    """Join the blocks of bases of one band's dual; `index` is its place in its block of bands."""
-    return add(graph, names.key("dual", band), _join, refs(blocks), index)
+def dual_of_band(graph: Graph, names: Names, rows: list[Key], band: int, index: int) -> Key:
+    """Join the blocks of bases of one band's dual, where they are; `index` is its place in its block of bands."""
+    return add(graph, names.key("dual", band, int(rows[0][-1])), _join, refs(rows), index)
 
 
 def _find(find: Callable[..., Pixels], image: Real, psf: Real, mask: Any) -> Pixels:

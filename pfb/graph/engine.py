@@ -24,6 +24,8 @@ class Engine(Protocol):
     """Threads of all workers together."""
     memory: int
     """Bytes that each worker may use, by its own settings; 0 if they do not say."""
+    overhead: float
+    """Seconds that a task costs beside its work (docs/decisions.md)."""
     owners: tuple[int, ...]
     """Number of the worker of every band; empty if there is one worker for all of them."""
     monitor: Monitor
@@ -83,6 +85,7 @@ class ThreadEngine:
 
     nworker = 1
     memory = 0
+    overhead = 1.4e-4
     owners: tuple[int, ...] = ()
 
     def __init__(self, nthread: int) -> None:

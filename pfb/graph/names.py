@@ -13,7 +13,7 @@ STAGES = (
     "statistics", "cg", "pursue", "model", "slope", "reweight", "extrapolate", "psi-dot", "branch-norm", "l21-norm", "dual",
     "dual-change", "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective",
     "subtract", "residual", "variance", "interpolate", "write", "park", "resume",
-    "checkpoint", "thumbnail",
+    "checkpoint", "thumbnail", "iterate", "ascend", "descend", "gate", "pick",
 )  # fmt: skip
 """Every prefix that a key may have."""
 
@@ -52,3 +52,17 @@ def stage_of(key: tuple[Any, ...]) -> str:
     if words and words[-1].startswith("it") and words[-1][2:].isdigit():
         words.pop()
     return "-".join(words)
+
+
+def iteration_of(key: tuple[Any, ...]) -> int:
+    """Return the number of the iteration that a key belongs to.
+
+    Raises
+    ------
+    KeyError
+        If its name has none.
+    """
+    words = str(key[0]).split("-")
+    if len(words) < 3 or not words[-2].startswith("it") or not words[-2][2:].isdigit():
+        raise KeyError(f"{key[0]} does not belong to an iteration")
+    return int(words[-2][2:])

@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from pfb.graph.blocks import Blocks, branches
+from pfb.graph.grain import Grain, Lanes, at_once
 from pfb.graph.iteration import advance, gated, gradient, join, obey, project, renew, statistic, step, threshold
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
@@ -81,6 +82,10 @@ class PrimalDual:
         Workers that the blocks of bands are spread over.
     owners : tuple of int
         Number of the worker of every band; by default neighbours have the same.
+    grain : Grain
+        What is one task. With blocks of iterations everything is on the worker of the first band.
+    lanes : int
+        Threads of a worker, if what it does is to be cut by them.
     """
 
     names: Names
@@ -94,6 +99,8 @@ class PrimalDual:
     tol: float = 3e-4
     nworker: int = 1
     owners: tuple[int, ...] = ()
+    grain: Grain = Grain.STEP
+    lanes: int = 1
 
     def owner(self, block: int) -> int:
         """Return the worker that a block of bands lives on."""
@@ -101,14 +108,18 @@ class PrimalDual:
             return self.owners[block % len(self.owners)]
         return block * self.nworker // len(self.blocks.bands)
 
+    def place(self, band: int) -> tuple[int, ...]:
+        """Return the index of what belongs to a band: the last number says where it lives."""
+        return (band, 0) if self.grain is Grain.BLOCK else (band,)
+
     def primal(self, iteration: int) -> list[Key]:
         """Keys of the images (nx, ny) after so many iterations, one per band."""
-        return [self.names.key("primal", v, iteration=iteration) for v in range(self.blocks.nband)]
+        return [self.names.key("primal", *self.place(v), iteration=iteration) for v in range(self.blocks.nband)]
 
     def bounds(self, iteration: int) -> list[Key]:
         """Keys of the dual of the constraint after so many iterations, one per band; none if there is none."""
         nv = self.blocks.nband if self.constraint.active else 0
-        return [self.names.key("positivity", v, iteration=iteration) for v in range(nv)]
+        return [self.names.key("positivity", *self.place(v), iteration=iteration) for v in range(nv)]
 
     def dual(self, iteration: int) -> list[list[Key]]:
         """Keys of the dual after so many iterations, ``[basis block][band block]``."""
@@ -190,18 +201,28 @@ class PrimalDual:
     def iterations(self, graph: Graph, data: Data, first: int, last: int) -> None:
         """Add the iterations `first` to `last` - 1, which read `state(first)`."""
         parts = self._parts
+        fine: Graph = {}
         for k in range(first, last):
             gate = ref(self.gate(k))
             # Before the first iteration nothing is extrapolated.
             previous = self.primal(max(k - 1, 0))
+            # With what makes the images, which has no later gate to look at.
+            own = ref(self.gate(k - 1)) if self.grain is Grain.WORKER and k > first else gate
             extrapolated = [
-                add(graph, self._key("extrapolate", k, v), gated, gate, SKIPPED, primal_dual.extrapolate, ref(x), ref(before))
+                add(fine, self._key("extrapolate", k, v), gated, own, SKIPPED, primal_dual.extrapolate, ref(x), ref(before))
                 for v, (x, before) in enumerate(zip(self.primal(k), previous, strict=True))
             ]
-            self._ascend(graph, gate, k, extrapolated, data.weights, parts)
-            self._constrain(graph, gate, k, extrapolated, data.mask)
-            self._descend(graph, gate, k, data, parts)
-            self._measure(graph, gate, k, k == last - 1)
+            self._ascend(fine, gate, k, extrapolated, data.weights, parts)
+            self._constrain(fine, gate, k, extrapolated, data.mask)
+            self._descend(fine, gate, k, data, parts)
+            self._measure(fine, gate, k, k == last - 1)
+        keep = {key for key in self.state(last) if key in fine}
+        if self.grain is Grain.WORKER:
+            owners = tuple(map(self.owner, range(len(self.blocks.bands))))
+            fine = Lanes(self.names, first, owners, self.lanes).coarsen(fine, keep)
+        elif self.grain is Grain.BLOCK:
+            fine = at_once(fine, self.names, last, keep)
+        graph.update(fine)
 
     def finish(self, graph: Graph, iteration: int, mask: Key | None = None) -> list[Key]:
         """Add the images after the last iteration, as the constraint wants them; returns their keys."""

@@ -14,11 +14,12 @@ from pfb.config import Clean
 from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
-from pfb.graph.blocks import laid_out, relaid
+from pfb.graph.blocks import Blocks, laid_out, relaid
 from pfb.graph.engine import Engine
-from pfb.graph.names import Names
+from pfb.graph.grain import Grain, grain_of
+from pfb.graph.names import Names, stage_of
 from pfb.graph.primal_dual import UNTOUCHED, Data, PrimalDual
-from pfb.graph.tasks import Graph, Key, add
+from pfb.graph.tasks import Graph, Key, add, ref, unchanged
 from pfb.io.fits import read_mask
 from pfb.operators.constraints import Constraint
 from pfb.operators.regularisers import JointPrior
@@ -72,7 +73,7 @@ class Deconvolution:
         shape = run.gridder.shape
         self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
-        self.blocks = laid_out(len(imaged.bands), self.dictionary.codomain, engine.nworker, engine.nthread)
+        self.grain, self.blocks = self._lay_out()
         self.constraint = Constraint(config.positivity, config.mask is not None)
         self.dual: list[list[Key]] | None = None
         self._bounds: list[Key] | None = None
@@ -110,6 +111,27 @@ class Deconvolution:
         graph = {}
         self.preconditioners = imaging.preconditioners(graph, names, self.convolutions, self.hessians, config.gamma, self._shift)
         run_stage(engine, self.report, "precondition", graph, self.preconditioners)
+        self._gather()
+
+    def _lay_out(self) -> tuple[Grain, Blocks]:
+        """Decide how fine the graph of an iteration is, and how the dual is cut."""
+        engine, nband, codomain = self.engine, len(self.imaged.bands), self.dictionary.codomain
+        nx, ny = self.run.gridder.shape
+        size = self.dictionary.dtype.itemsize * nx * ny
+        grain = grain_of(size, nband, codomain[0], engine.nworker, engine.nthread, engine.overhead)
+        return grain, laid_out(nband, codomain, engine.nworker, engine.nthread, together=grain is Grain.BLOCK)
+
+    def _gather(self) -> None:
+        """Bring what iterations need of every band to the worker that does them, if it is one for all."""
+        if self.grain is not Grain.BLOCK or self.engine.nworker == 1:
+            return
+        graph: Graph = {}
+        keys = self.hessians + self.preconditioners
+        names = self.run.names.within("gather", keys[0][0])
+        moved = [add(graph, names.key(stage_of(key), i, 0), unchanged, ref(key)) for i, key in enumerate(keys)]
+        self.engine.run(graph, moved)
+        self.engine.drop(keys)
+        self.hessians, self.preconditioners = moved[: len(self.hessians)], moved[len(self.hessians) :]
 
     def _take_up(self, saved: Saved) -> None:
         """Make the arrays of a checkpoint resident."""
@@ -176,6 +198,7 @@ class Deconvolution:
         solver = PrimalDual(
             names, self.blocks, self.dictionary, self.prior, steps,
             threshold, config.gamma, self.constraint, config.pd_tol, engine.nworker, engine.owners,
+            self.grain, max(engine.nthread // engine.nworker, 1),
         )  # fmt: skip
         data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.mask)
         models, gate = self._iterate(solver, data)
@@ -196,7 +219,9 @@ class Deconvolution:
         if not engine.refresh():
             return
         self.report.message(f"going on with {engine.nworker} worker{'s' * (engine.nworker > 1)}; there were {before}")
-        old, self.blocks = self.blocks, laid_out(len(self.imaged.bands), self.dictionary.codomain, engine.nworker, engine.nthread)
+        old = self.blocks
+        self.grain, self.blocks = self._lay_out()
+        self._gather()
         if self.dual is not None:
             graph: Graph = {}
             names = self.run.names.within("settle", self.dual[0][0][0])

@@ -7,8 +7,9 @@ import numpy as np
 import pytest
 
 from pfb.errors import InputError
-from pfb.graph.blocks import Blocks, add_nested, add_pairs, bands_of_a_block, branches, ranges, reduce_bands
-from pfb.graph.tasks import value
+from pfb.graph.blocks import Blocks, add_nested, add_pairs, bands_of_a_block, branches, laid_out, ranges, reduce_bands, relaid
+from pfb.graph.names import Names, token
+from pfb.graph.tasks import add, value
 from pfb.kernels.prox import l21_statistic, split
 
 NLEAVES = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 33]
@@ -164,3 +165,39 @@ def test_a_reduction_of_one_band_is_that_band():
     graph = {}
     assert reduce_bands(graph, lambda i: ("sum", i), [("leaf", 0)], np.add) == ("leaf", 0)
     assert not graph
+
+
+@pytest.mark.parametrize(
+    ("ncoefficient", "nworker", "ntile"),
+    [(1000, 1, 1), (1000, 4, 1), (1000, 5, 2), (1000, 16, 4), (1 << 26, 2, 4), ((1 << 26) + 1, 2, 5)],
+)
+def test_every_worker_has_a_sum_to_make_and_room_for_it(ncoefficient, nworker, ntile):
+    blocks = laid_out(8, (4, ncoefficient), nworker, 8)
+    assert len(blocks.tiles) == ntile
+    assert blocks.tiles[0][0] == 0
+    assert blocks.tiles[-1][1] == ncoefficient
+    assert max(last - first for first, last in blocks.tiles) <= 1 << 24
+
+
+@pytest.mark.parametrize("basis_chunks", [(1, 1), (2, 1), (1, 5), (2, 4)])
+@pytest.mark.parametrize("band_chunks", [(1, 6), (6, 1), (2, 4), (1, 2), (6, 6)])
+def test_a_dual_is_cut_into_other_blocks(basis_chunks, band_chunks, rng):
+    whole = rng.standard_normal((5, 6, 7))
+    old, new = (
+        Blocks(6, 5, 7, band_chunk=band, basis_chunk=basis) for band, basis in zip(band_chunks, basis_chunks, strict=True)
+    )
+    names, graph, given = Names(token("old")), {}, {}
+    dual = [
+        [add(given, names.key("dual", b, v), np.array, whole[slice(*bases), slice(*bands)]) for v, bands in enumerate(old.bands)]
+        for b, bases in enumerate(old.bases)
+    ]
+    rows = relaid(graph, lambda b, v: names.within("new").key("dual", b, v), old, dual, new)
+    if (old.bases, old.bands) == (new.bases, new.bands):
+        assert rows is dual
+        assert not graph
+        return
+    flat = [key for row in rows for key in row]
+    found = dict(zip(flat, dask.threaded.get({**given, **graph}, flat), strict=True))
+    for row, bases in zip(rows, new.bases, strict=True):
+        for key, bands in zip(row, new.bands, strict=True):
+            np.testing.assert_array_equal(found[key], whole[slice(*bases), slice(*bands)])

@@ -192,9 +192,10 @@ def test_changes_are_squared_norms(inputs, names, engine):
 
 def test_statistics_are_of_the_mfs_residual(inputs, names, engine):
     inputs.graph[inputs.keys["residual"][0]].value[3, 4] = -1000.0  # the peak may be negative
-    key = deconvolution.statistics(inputs.graph, names, inputs.keys["residual"], TOTAL)
-    found = run(engine, inputs, [key])[0]
+    key, mean = deconvolution.statistics(inputs.graph, names, inputs.keys["residual"], TOTAL)
+    found, its_image = run(engine, inputs, [key, mean])
     image = sum(inputs.residuals) / TOTAL
+    np.testing.assert_allclose(its_image, image, rtol=1e-13)
     assert found.rms == pytest.approx(np.sqrt((image**2).mean()), rel=1e-13)
     assert found.peak == pytest.approx(-image[3, 4], rel=1e-13)
     assert found.peak > 100

@@ -13,6 +13,7 @@ import pytest
 
 from pfb.graph.blocks import Blocks
 from pfb.graph.engine import ThreadEngine
+from pfb.graph.grain import Grain
 from pfb.graph.names import STAGES, Names, stage_of, token
 from pfb.graph.primal_dual import Data, PrimalDual
 from pfb.graph.tasks import dependencies
@@ -124,6 +125,64 @@ def test_any_number_of_bands_gives_the_same_bits(nband, constraint, engine, eage
 def test_any_cut_into_blocks_of_iterations_gives_the_same_bits(cuts, constraint, engine, eager):
     problem = Problem(**constraint)
     assert_same(iterated(problem, engine, problem.solver(2), cuts), eager(problem))
+
+
+@constraints
+@pytest.mark.parametrize(("nworker", "lanes", "owners"), [(2, 1, ()), (2, 2, ()), (3, 2, (2, 0, 0, 1, 2)), (5, 1, ())], ids=str)
+@pytest.mark.parametrize("cuts", [[6], [1, 4, 6]], ids=str)
+def test_what_a_worker_does_in_one_task_gives_the_same_bits(constraint, nworker, lanes, owners, cuts, engine, eager):
+    problem = Problem(prior="mean21", weighted=True, **constraint)
+    solver = replace(problem.solver(nworker, tile=100), grain=Grain.WORKER, lanes=lanes, owners=owners)
+    assert_same(iterated(problem, engine, solver, cuts), eager(problem, 6))
+
+
+@constraints
+@pytest.mark.parametrize("cuts", [[MAXIT], [1, 5, MAXIT]], ids=str)
+def test_iterations_in_one_task_give_the_same_bits(constraint, cuts, engine, eager):
+    """The gate shuts within a task."""
+    problem = Problem(**constraint)
+    solver = replace(problem.solver(2, band_chunk=5), grain=Grain.BLOCK)
+    found = iterated(problem, engine, solver, cuts)
+    assert_same(found, eager(problem))
+    assert found.gate.done
+
+
+@pytest.mark.parametrize(
+    ("grain", "lanes", "expected"),
+    [
+        # Ascend, factors and descend of both workers, what goes from one to the other, changes, gate.
+        (Grain.WORKER, 1, [2, 2, 2, 2, 2, 1]),
+        # Two lanes of each worker before and after the sums of its bands, which are apart.
+        (Grain.WORKER, 2, [4, 2 + 2, 2, 4, 4, 1]),
+    ],
+)
+def test_coarse_tasks_are_few(grain, lanes, expected):
+    solver, data = sized((16, 12), constraint=Constraint())
+    solver = replace(solver, grain=grain, lanes=lanes)
+    ten, twenty = (len(iterations(solver, data, 0, n)) for n in (10, 20))
+    assert twenty - ten == 10 * sum(expected)
+    fine = replace(solver, grain=Grain.STEP)
+    assert len(iterations(fine, data, 0, 20)) - len(iterations(fine, data, 0, 10)) > 7 * (twenty - ten)
+
+
+def test_iterations_are_one_task_and_what_takes_its_results():
+    solver, data = sized((16, 12), constraint=JOINT, band_chunk=8)
+    solver = replace(solver, grain=Grain.BLOCK)
+    graph = iterations(solver, data, 10, 20)
+    assert len(graph) == 1 + len(solver.state(20))
+    assert dependencies(graph) == {*keys_of(data), *solver.state(10)}
+    assert {key[-1] for key in graph if stage_of(key) != "converged"} == {0}, "something is not on the first worker"
+
+
+def test_coarse_tasks_are_where_their_bands_are():
+    solver, data = sized((16, 12), nworker=3)
+    solver = replace(solver, grain=Grain.WORKER, owners=(0, 0, 2, 2, 1, 1, 0, 2))
+    for key, task in iterations(solver, data, 0, 4).items():
+        if stage_of(key) in ("ascend", "descend"):
+            home = solver.owners[key[-1]]
+            data_of = [k for k in task.dependencies if stage_of(k) in ("hessian", "precondition", "model", "slope")]
+            assert {solver.owners[k[-1]] for k in data_of} <= {home}
+    assert {key[-1] for key in iterations(solver, data, 0, 1) if stage_of(key) == "l21-norm"} == {0, 1, 2}
 
 
 def test_a_block_may_start_after_the_gate_has_shut(engine, eager):

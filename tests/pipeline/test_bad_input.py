@@ -259,7 +259,7 @@ FAILURES = {
 @pytest.mark.parametrize("overwrite", [False, True], ids=["fresh", "over old products"])
 def test_a_run_that_fails_leaves_all_as_it_was(pfb, contents, good, tmp_path, monkeypatch, case, overwrite):
     place, name, fail, code = FAILURES[case]
-    words = ["clean", good, "-o", tmp_path / "out", "--npix", 16, "--niter", 2, "--pd-maxit", 2, "--tol", 0]
+    words = ["clean", good, "-o", tmp_path / "out", "--npix", 16, "--niter", 2, "--pd-maxit", 2, "--tol", 0, "--checkpoint", 0]
     if overwrite:
         for product in FILES:
             (tmp_path / product).write_text("precious")
@@ -288,7 +288,7 @@ def test_old_products_are_replaced_by_a_run_that_succeeds(pfb, good, tmp_path):
 
 
 def test_a_traceback_is_shown_only_if_asked_for(pfb, good, tmp_path, monkeypatch):
-    words = ["clean", good, "-o", tmp_path / "out", *SIZE]
+    words = ["clean", good, "-o", tmp_path / "out", *SIZE, "--checkpoint", 0]
     sentence = "pfb: unexpected RuntimeError: a bug (--debug shows where)\n"
     for debug in (False, True):
         with monkeypatch.context() as patch:

@@ -392,6 +392,7 @@ def test_a_run_that_diverges_keeps_its_best_model(run, recorder, monkeypatch):
 
 def test_options_of_clean_are_all_tried():
     tried = {
+        "resume", "checkpoint",  # in test_checkpoint
         "mask", "bases", "nlevels", "prior", "start_level", "rmsfactor", "niter", "tol", "gamma", "eta", "cg_tol", "cg_maxit",
         "pd_tol", "pd_maxit", "precision", "positivity", "l1_reweight_from", "alpha",
     }  # fmt: skip
@@ -400,7 +401,7 @@ def test_options_of_clean_are_all_tried():
 
 @pytest.mark.parametrize("empty", [0, 1, 2])
 def test_a_band_without_data_has_a_model_and_nothing_else(tmp_path, field, pfb, empty, no_picture):
-    made = small_set(tmp_path / "a.ms", sky=sky(), nant=16, channels=(2, 2, 2), flagged_windows=(empty,), rfi=0.0)
+    made = small_set(tmp_path / "a.ms", sky=sky(SOURCES), nant=16, channels=(2, 2, 2), flagged_windows=(empty,), rfi=0.0)
     words = ["--npix", 64, "--cell", CELL, "--nband", 3, "--niter", 2, "--pd-maxit", 20, "--bases", "self"]
     answer = pfb("clean", made.path, "-o", tmp_path / "out", *words)
     assert answer.code == 0

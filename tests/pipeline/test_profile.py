@@ -17,19 +17,26 @@ from pfb.config import Clean, Image
 from pfb.errors import PfbError
 from pfb.graph.cluster import ClusterEngine
 from pfb.graph.engine import ThreadEngine
+from pfb.graph.grain import Grain
 from pfb.graph.names import STAGES
 from pfb.graph.phases import Phase
-from pfb.pipeline import clean, image, profile
+from pfb.pipeline import clean, deconvolution, image, profile
 from pfb.pipeline.profile_files import ordered, shares, total, write_phases
 from tests.observations import small_set
 
 FILES = {"report.html", "memory.csv", "memory.png", "phases.csv", "phases.md"}
-SMALL = dict(npix="64", cell=2.0, nband=3, bases="self,db2", niter=2, tol=0.0, pd_maxit=12, threads_per_worker=1)
+SMALL = dict(npix="64", cell=2.0, nband=3, bases="self,db2", niter=2, tol=0.0, pd_maxit=12, threads_per_worker=1, checkpoint=0)
 
 
 @pytest.fixture(scope="module")
 def field(tmp_path_factory):
     return small_set(tmp_path_factory.mktemp("field") / "a.ms").path
+
+
+@pytest.fixture(autouse=True)
+def _every_step_is_a_task(monkeypatch):
+    """Of images as small as these many iterations would be one."""
+    monkeypatch.setattr(deconvolution, "grain_of", lambda *_: Grain.STEP)
 
 
 @pytest.fixture
@@ -136,7 +143,7 @@ def test_a_run_on_a_cluster_that_it_joins(field, tmp_path, recorder, stages, sub
     plugins = set(cluster.scheduler.plugins)
     folder = run(field, tmp_path, recorder, scheduler=cluster.scheduler_address, threads_per_worker=None)
     check(folder, stages, submitted)
-    assert set(cluster.scheduler.plugins) - plugins <= {"pfb-page", "task-stream"}
+    assert set(cluster.scheduler.plugins) - plugins <= {"pfb-page", "pfb-unbinding", "task-stream"}
     history = list(cluster.scheduler.plugins["pfb-page"].runs.values())[-1]
     assert [row["cycle"] for row in history.cycles] == [0, 1]
     assert [row["iterations"] for row in history.iterations] == [10, 12] * 2
