@@ -9,6 +9,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from pfb.io.dataset import open_dataset
@@ -353,10 +354,28 @@ def test_the_wall_time_of_slurm(slurm, submit, observed, folder):
     until(lambda: first not in jobs(), 60)
     assert "this job is submitted again to go on, 1 of at most 10 times" in written(first)
     (second,) = jobs()
-    until(lambda: "dashboard" in written(second), 60)
+    until(lambda: "going on from" in written(second), 60)
     subprocess.run(["scancel", second], check=True)
     until(lambda: not jobs(), 60)
     assert "submitted again" not in written(second)
+
+
+@pytest.mark.cluster
+def test_jobs_of_slurm_that_go_on_end_at_the_same_bits(slurm, submit, pfb, observed, folder):
+    options = [*IMAGE, "--niter", "30", "--tol", "0", "--rmsfactor", "0.001"]
+    assert submit(*SMALL, clean=("a b.ms", "-o", "out", *options)).code == 0
+    (first,) = jobs()
+    log = folder / f"out-{first}.log"
+    until(lambda: log.exists() and "\n    1  " in log.read_text(), 60)
+    subprocess.run(["scancel", "--batch", "--signal=USR1", first], check=True)
+    until(lambda: not jobs(), 120)
+    assert "submitted again to go on" in log.read_text()
+    assert pfb("clean", "a b.ms", "-o", "calm", *options).code == 0
+    found, expected = (open_dataset(folder / f"{name}.zarr", needs="clean") for name in ("out", "calm"))
+    assert found.sizes["cycle"] == 30
+    for name in ("model", "residual", "dual"):
+        np.testing.assert_array_equal(found[name], expected[name])
+    assert not (folder / "out.checkpoint").exists()
 
 
 @pytest.mark.cluster
