@@ -11,6 +11,7 @@ import numpy as np
 from pfb.errors import ShapeError
 from pfb.kernels.convolution import convolve
 from pfb.kernels.convolution import transfer as transform
+from pfb.kernels.merging import merge
 from pfb.kernels.samples import coordinates
 from pfb.kernels.sampling import Sampling, sampling
 from pfb.kernels.toeplitz import Toeplitz
@@ -24,6 +25,8 @@ ACCURACY = 1e-3
 W_ACCURACY = 0.3
 """The same of the w-term, at worst: for the longest w at the corners of the image. What it makes of H is a few per cent at most
 (docs/decisions.md), which major cycles contract, since their residuals are exact."""
+STEP = 0.1
+"""Turns of the phase over the image within which samples are merged; like the w-term it changes H by per cents."""
 PSF_ACCURACY = 1e-5
 """Of the PSFs inside a `Toeplitz`, so that no eigenvalue is negative by more than the rounding error."""
 LARGEST = 100
@@ -48,20 +51,25 @@ class VisibilityHessian:
         Added to the diagonal.
     w_accuracy : float
         Largest error of the w-term of a sample.
+    step : float
+        Samples within so many turns of each other are merged, see `pfb.kernels.merging`; 0 merges none.
     """
 
     def __init__(
-        self, band: Sequence[Visibilities], gridder: Gridder, wsum: float, *, eta: float = 0.0, w_accuracy: float = W_ACCURACY
-    ) -> None:
+        self, band: Sequence[Visibilities], gridder: Gridder, wsum: float,
+        *, eta: float = 0.0, w_accuracy: float = W_ACCURACY, step: float = STEP,
+    ) -> None:  # fmt: skip
         self.domain = self.codomain = gridder.shape
         self.dtype = np.dtype(np.float64)
         self.eta = float(eta)
-        self._arguments = gridder, wsum, w_accuracy
+        self._arguments = gridder, wsum, w_accuracy, step
         self._band = [part._replace(vis=part.vis[:0]) for part in band if part.weight.any()]
         uvw = np.concatenate([np.zeros((3, 0))] + [coordinates(part) for part in self._band], axis=1)
         self._product: Callable[[Real], Real] | None = None
         if uvw.size:
             weight = np.concatenate([part.weight[part.weight != 0] for part in self._band])
+            if step:
+                uvw, weight = merge(uvw, weight, self.domain, gridder.cell, step)
             weight = (weight / wsum).astype(np.float32)
             epsilon = max(gridder.epsilon, ACCURACY)
             seen = sampling(uvw, self.domain, gridder.cell, epsilon, w_accuracy if gridder.wgridding else None)
@@ -72,8 +80,8 @@ class VisibilityHessian:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Travel as what it was made of: plans of transforms cannot."""
-        gridder, wsum, w_accuracy = self._arguments
-        return partial(VisibilityHessian, eta=self.eta, w_accuracy=w_accuracy), (self._band, gridder, wsum)
+        gridder, wsum, w_accuracy, step = self._arguments
+        return partial(VisibilityHessian, eta=self.eta, w_accuracy=w_accuracy, step=step), (self._band, gridder, wsum)
 
     def dot(self, x: Real) -> Real:
         """Apply the operator to an image, (nx, ny); the result has the precision of the image."""

@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 
 from pfb.errors import ShapeError
+from pfb.kernels.merging import merge
+from pfb.kernels.samples import coordinates
 from pfb.kernels.sampling import sampling
 from pfb.operators import hessian
 from pfb.operators.hessian import ACCURACY, W_ACCURACY, PsfHessian, VisibilityHessian
@@ -124,7 +126,7 @@ WIDE = 8e-3
 """Pixel size of a field so wide that the w-term turns phases by more than a radian."""
 SINGLE = 50 * np.finfo("f4").eps
 """Of an operator that works in single precision."""
-FINE = {"w_accuracy": 1e-5}
+FINE = {"w_accuracy": 1e-5, "step": 0.0}
 """So that nothing but `ACCURACY` limits the operator."""
 
 
@@ -212,6 +214,20 @@ def test_parts_add_up(band, rng):
     whole = VisibilityHessian(band, gridder, 7.0, eta=0.5, **FINE).dot(x)
     parts = sum(VisibilityHessian([part], gridder, 7.0, **FINE).dot(x) for part in band)
     np.testing.assert_allclose(whole, parts + 0.5 * x, rtol=0, atol=1e-4 * np.abs(whole).max())
+
+
+def test_samples_that_see_the_image_alike_are_one(rng):
+    """Of a short baseline that is read every eight seconds; the operator stays positive and within a per cent."""
+    angle = np.linspace(0, 1.2, 600)
+    uvw = np.stack([8 * np.cos(angle), 5 * np.sin(angle), 20 + 10 * np.sin(angle)], axis=1)
+    weight = rng.uniform(0.5, 2, (600, 1))
+    part = Visibilities(uvw, np.array([1.0e9]), np.zeros((600, 1), complex), weight)
+    gridder = Gridder((20, 16), WIDE)
+    every, few = (VisibilityHessian([part], gridder, weight.sum(), w_accuracy=1e-5, step=step) for step in (0.0, 0.1))
+    assert merge(coordinates(part), weight[:, 0], (20, 16), WIDE, 0.1)[1].size < 150
+    a, b = matrix_of(every), matrix_of(few)
+    assert 1e-4 < error(b, a) < 0.01
+    assert np.linalg.eigvalsh(b).min() > -1e-5 * np.linalg.eigvalsh(b).max()
 
 
 def test_by_default_the_w_term_is_good_enough_for_major_cycles(band, rng):
