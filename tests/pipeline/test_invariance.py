@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import defaultdict
 from contextlib import contextmanager
 
 import dask
@@ -14,9 +15,10 @@ from astropy.io import fits
 from distributed import LocalCluster
 
 from pfb.graph import blocks as blocks_module
+from pfb.graph import cluster as cluster_module
 from pfb.graph import deconvolution as builders
 from pfb.graph.blocks import Blocks
-from pfb.graph.cluster import CONFIG, ClusterEngine
+from pfb.graph.cluster import CONFIG
 from pfb.graph.engine import ThreadEngine
 from pfb.graph.names import stage_of
 from pfb.io import window
@@ -134,15 +136,24 @@ def workers():
 
 
 class Watching(Recorder):
-    """Notes after each cycle which worker has the Hessian of a band."""
+    """Notes after each cycle which workers have the Hessians of the bands, and which their samples."""
 
     def __init__(self, cluster):
         super().__init__()
-        self.cluster, self.seen = cluster, []
+        self.cluster, self.hessians, self.samples = cluster, [], []
 
     def row(self, values):
-        held = ((w.name, task.key) for w in self.cluster.scheduler.workers.values() for task in w.has_what)
-        self.seen.append({key[-1]: name for name, key in held if isinstance(key, tuple) and stage_of(key) == "hessian"})
+        self.hessians.append(self.homes("hessian"))
+        self.samples.append(self.homes("weigh"))
+
+    def homes(self, stage):
+        """Workers of each result of a stage, in the order of their numbers."""
+        found = defaultdict(list)
+        for worker in self.cluster.scheduler.workers.values():
+            for task in worker.has_what:
+                if isinstance(task.key, tuple) and stage_of(task.key) == stage:
+                    found[task.key[-1]].append(worker.name)
+        return [found[v] for v in sorted(found)]
 
 
 def on(cluster):
@@ -151,27 +162,20 @@ def on(cluster):
 
 @pytest.mark.cluster
 def test_workers(run, five, mask, workers):
-    """One to four, for four bands with data of five, which are dealt in runs."""
+    """One to four, for four bands with data."""
     expected = {precision: run(five, **BRIEF, mask=mask, precision=precision) for precision in ("single", "double")}
-    for n, precision, number in ((1, "single", 1), (2, "double", 2), (3, "single", 2), (4, "double", 3), (4, "single", 3)):
+    for n, precision in ((1, "single"), (2, "double"), (3, "single"), (4, "double")):
         report = Watching(workers(n))
         found = run(five, **BRIEF, mask=mask, precision=precision, **on(report.cluster), report=report)
         assert differs(expected[precision], found) == [], (n, precision)
-        assert [len(set(homes.values())) for homes in report.seen] == [number] * 2
+        assert [{name for (name,) in homes} for homes in report.hessians] == [set(range(n))] * 2
 
 
 @contextmanager
 def owned(owners):
     """Bands have these workers, whatever would be even."""
-    honest = ClusterEngine.refresh
-
-    def refresh(self):
-        changed = honest(self)
-        self.owners = owners
-        return changed
-
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ClusterEngine, "refresh", refresh)
+        patch.setattr(cluster_module, "spread", lambda nblock, nworker: tuple(owners))
         yield
 
 
@@ -182,21 +186,21 @@ DRAWN = np.random.default_rng(3).integers(4, size=(2, NSPW)).tolist()
 @pytest.mark.parametrize("owners", [(2, 2, 2, 2, 2), (0, 1, 0, 1, 0), (3, 0, 0, 3, 1), *map(tuple, DRAWN)], ids=str)
 def test_placement(run, five, workers, owners):
     """All bands on one worker of four, neighbours on different ones, and any other."""
-    report = Watching(workers(4))
     with owned(owners):
-        found = run(five, **BRIEF, **on(report.cluster), report=report)
+        found = run(five, **BRIEF, **on(workers(4)))
     assert differs(run(five, **BRIEF), found) == []
-    assert report.seen == [dict(enumerate(owners[:4]))] * 2
 
 
 @pytest.mark.cluster
 @pytest.mark.parametrize("empty", [0, 2, 4])
 def test_place_of_an_empty_band(run, tmp_path, workers, empty):
-    path = write(tmp_path / "a.ms", flagged_windows=(empty,), nan_in_flagged=True)
-    expected = run(path, **BRIEF)
+    """The others have the bits of threads, and everything of a band stays where its samples are."""
+    path, owners = write(tmp_path / "a.ms", flagged_windows=(empty,), nan_in_flagged=True), (1, 0, 2, 3, 0)
+    expected, report = run(path, **BRIEF), Watching(workers(4))
     assert np.isnan(expected.dirty.values).all(axis=(1, 2)).tolist() == [v == empty for v in range(NSPW)]
-    with owned((1, 0, 2, 2, 0)):
-        assert differs(expected, run(path, **BRIEF, **on(workers(4)))) == []
+    with owned(owners):
+        assert differs(expected, run(path, **BRIEF, **on(report.cluster), report=report)) == []
+    assert report.samples == report.hessians == [[[home] for v, home in enumerate(owners) if v != empty]] * 2
 
 
 # How arrays are cut
