@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pfb.graph.engine import ThreadEngine
+from pfb.graph.grain import Grain
 from tests.graph.problems import Problem, assert_same, build, collect, keys_of, run
 
 RICH = dict(prior="mean21", weighted=True, masked=True, positivity="joint")
@@ -27,13 +28,14 @@ def shuffled(graph, rng):
     return {keys[i]: graph[keys[i]] for i in rng.permutation(len(keys))}
 
 
+@pytest.mark.parametrize("grain", [Grain.STEP, Grain.WORKER], ids=str)
 @pytest.mark.parametrize("nworker", [2, 3, 4])
 @pytest.mark.parametrize("seed", range(5))
-def test_any_owners_of_the_bands_give_the_same_bits(nworker, seed, engine, eager):
+def test_any_owners_of_the_bands_give_the_same_bits(nworker, seed, grain, engine, eager):
     """Also where neighbours have different ones, and where some worker has none."""
     problem = Problem(**RICH)
     owners = tuple(map(int, np.random.default_rng(seed).integers(nworker, size=problem.nband)))
-    solver = replace(problem.solver(nworker, tile=100), owners=owners)
+    solver = replace(problem.solver(nworker, tile=100), owners=owners, grain=grain, lanes=1 + seed % 2)
     assert_same(collect(engine, solver, run(problem, engine, solver, [NITER]), NITER), eager)
 
 

@@ -20,11 +20,12 @@ from pfb.graph import deconvolution as builders
 from pfb.graph.blocks import Blocks
 from pfb.graph.cluster import CONFIG
 from pfb.graph.engine import ThreadEngine
+from pfb.graph.grain import Grain
 from pfb.graph.names import stage_of
 from pfb.io import window
 from pfb.io.dataset import HISTORY
 from pfb.io.measurement_set import release
-from pfb.pipeline import planning
+from pfb.pipeline import deconvolution, planning
 from tests.observations import change, small_set
 from tests.pipeline.conftest import Recorder
 from tests.pipeline.small_runs import NEAR, same, sky
@@ -75,6 +76,21 @@ def distance(one, other, name):
     return float(np.nanmax(np.abs(a - b)) / np.nanmax(np.abs(a)))
 
 
+@contextmanager
+def grained(grain):
+    """A task is that much, whatever takes the least time."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(deconvolution, "grain_of", lambda *_: grain)
+        yield
+
+
+@pytest.fixture(autouse=True)
+def _every_step():
+    """Small as the images are, every step of an iteration is a task, as for large ones."""
+    with grained(Grain.STEP):
+        yield
+
+
 # Threads, and the order of tasks
 
 
@@ -104,6 +120,12 @@ def test_order_of_tasks(run, five, mask, monkeypatch, seed):
     monkeypatch.setattr(dask.local, "order", lambda dsk, **_: dict(zip(dsk, rng.permutation(len(dsk)).tolist(), strict=True)))
     assert differs(expected, run(five, **RICH, mask=mask, threads_per_worker=2 + seed)) == []
     assert count > 20
+
+
+def test_joined_tasks(run, five, mask):
+    expected = run(five, **RICH, mask=mask)
+    with grained(Grain.BLOCK):
+        assert differs(expected, run(five, **RICH, mask=mask, threads_per_worker=3)) == []
 
 
 def test_more_threads_than_bands(run, five):
@@ -164,9 +186,11 @@ def on(cluster):
 def test_workers(run, five, mask, workers):
     """One to four, for four bands with data."""
     expected = {precision: run(five, **BRIEF, mask=mask, precision=precision) for precision in ("single", "double")}
-    for n, precision in ((1, "single"), (2, "double"), (3, "single"), (4, "double")):
+    step, worker = Grain.STEP, Grain.WORKER
+    for n, precision, grain in ((1, "single", step), (2, "double", worker), (3, "single", step), (4, "double", worker)):
         report = Watching(workers(n))
-        found = run(five, **BRIEF, mask=mask, precision=precision, **on(report.cluster), report=report)
+        with grained(grain):
+            found = run(five, **BRIEF, mask=mask, precision=precision, **on(report.cluster), report=report)
         assert differs(expected[precision], found) == [], (n, precision)
         assert [{name for (name,) in homes} for homes in report.hessians] == [set(range(n))] * 2
 
@@ -179,14 +203,19 @@ def owned(owners):
         yield
 
 
-DRAWN = np.random.default_rng(3).integers(4, size=(2, NSPW)).tolist()
+(FIRST, SECOND) = map(tuple, np.random.default_rng(3).integers(4, size=(2, NSPW)).tolist())
 
 
 @pytest.mark.cluster
-@pytest.mark.parametrize("owners", [(2, 2, 2, 2, 2), (0, 1, 0, 1, 0), (3, 0, 0, 3, 1), *map(tuple, DRAWN)], ids=str)
-def test_placement(run, five, workers, owners):
+@pytest.mark.parametrize(
+    ("owners", "grain"),
+    [((2, 2, 2, 2, 2), Grain.STEP), ((0, 1, 0, 1, 0), Grain.WORKER), ((3, 0, 0, 3, 1), Grain.STEP),
+     (FIRST, Grain.WORKER), (SECOND, Grain.BLOCK)],
+    ids=str,
+)  # fmt: skip
+def test_placement(run, five, workers, owners, grain):
     """All bands on one worker of four, neighbours on different ones, and any other."""
-    with owned(owners):
+    with owned(owners), grained(grain):
         found = run(five, **BRIEF, **on(workers(4)))
     assert differs(run(five, **BRIEF), found) == []
 
@@ -336,9 +365,9 @@ def test_nothing_under_a_zero_weight_is_seen(run, tmp_path, monkeypatch):
     monkeypatch.setattr(builders, "point_model", noted(builders.point_model, points))
     path = write(tmp_path / "a.ms", flagged_windows=(EMPTY,))
     change(path, "WEIGHT_SPECTRUM", unweighted)
-    expected = run(path, **RICH, threads_per_worker=1)
+    expected = run(path, **RICH)
     change(path, "CORRECTED_DATA", spoilt)
-    found = run(path, **RICH, threads_per_worker=1)
+    found = run(path, **RICH)
     assert differs(expected, found) == []
     (one, other), models = pixels, np.array(points)
     assert len(one) > 10
@@ -349,7 +378,8 @@ def test_nothing_under_a_zero_weight_is_seen(run, tmp_path, monkeypatch):
     assert set(map(tuple, one)) == set(zip(*np.nonzero(models.any(axis=0)), strict=True))
     at = np.array([np.unravel_index(model.argmax(), model.shape) for model in models])
     assert np.abs(at - (15 + NEAR[0][0], 13 + NEAR[0][1])).max() <= 1
-    np.testing.assert_array_equal(models[: NSPW - 1], models[NSPW - 1 :])
+    before, after = (sorted(model.tobytes() for model in half) for half in (models[: NSPW - 1], models[NSPW - 1 :]))
+    assert before == after
     assert np.isfinite(found.model.values).all()
 
 
