@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -145,6 +145,10 @@ class ClusterEngine:
         self.nthread = sum(w["nthreads"] for w in there.values())
         self.memory = min((int(w["memory_limit"]) for w in there.values()), default=0)
         return changed
+
+    def narrow(self, bands: Sequence[int]) -> None:
+        """Leave out all but these bands; they keep their workers."""
+        self.owners = tuple(self.owners[band] for band in bands)
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Send the graph to the scheduler, pinned to the workers of its bands."""

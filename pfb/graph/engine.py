@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Protocol
 
@@ -33,6 +33,10 @@ class Engine(Protocol):
 
     def refresh(self) -> bool:
         """Take note of workers that have come or gone; returns whether bands have other owners now."""
+        ...
+
+    def narrow(self, bands: Sequence[int]) -> None:
+        """Leave out all but these bands: the last index of a key counts them from now on."""
         ...
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
@@ -97,6 +101,9 @@ class ThreadEngine:
     def refresh(self) -> bool:
         """There are no others."""
         return False
+
+    def narrow(self, bands: Sequence[int]) -> None:
+        """All are here."""
 
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Run the graph; there is nobody else to run it meanwhile."""

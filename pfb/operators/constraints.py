@@ -71,8 +71,10 @@ class Constraint:
         Raises
         ------
         ValueError
-            If it is joint and there are no negatives.
+            If it is joint and there are no negatives, or masked and there is no mask.
         """
+        if self.masked and mask is None:
+            raise ValueError("the constraint needs its mask")
         if self.joint:
             if not negatives:
                 raise ValueError("the constraint 'joint' needs the negatives of all bands")

@@ -204,6 +204,7 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
 
     graph = {}
     used = [weighed[i] for i in active]
+    engine.narrow(active)
     engine.drop(weighed[i] for i in range(len(weighed)) if i not in active)
     dirty = imaging.dirty(graph, names, used, run.gridder)
     psfs = imaging.psf(graph, names, used, run.gridder, planned.psf_shape)

@@ -54,10 +54,12 @@ def make(data: SelectedData, config: Image) -> Plan:
     """
     geometry, warnings = image_geometry(data, config)
     oversized = [good_even(math.ceil(config.psf_oversize * n)) for n in geometry.shape]
-    slices = band_channels(data.windows, config.nband)
+    # Neither the order of the sets nor that of windows in them: sums over the windows of a band are to round the same way.
+    ordered = tuple(sorted(data.windows, key=lambda w: (float(w.freq[0]), w.path, w.data_desc_id)))
+    slices = band_channels(ordered, config.nband)
     bands, windows, chosen, loaders = [], [], [], []
     for index, channels in enumerate(slices):
-        parts = [(w, s) for w, s in zip(data.windows, channels, strict=True) if s.stop > s.start]
+        parts = [(w, s) for w, s in zip(ordered, channels, strict=True) if s.stop > s.start]
         low = min(float((w.freq - w.width / 2)[s].min()) for w, s in parts)
         high = max(float((w.freq + w.width / 2)[s].max()) for w, s in parts)
         centre = float(np.concatenate([w.freq[s] for w, s in parts]).mean())

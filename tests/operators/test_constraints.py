@@ -140,6 +140,12 @@ def test_what_it_needs(name, masked):
     assert constraint.joint == (name == "joint")
 
 
+@pytest.mark.parametrize("name", POSITIVITY)
+def test_a_mask_cannot_be_forgotten(name, x):
+    with pytest.raises(ValueError, match="the constraint needs its mask"):
+        Constraint(name, masked=True).polar(x, None, list(x < 0))
+
+
 def test_there_is_none_by_default(x):
     assert not Constraint().active
     assert not Constraint().polar(x).any()
