@@ -32,7 +32,7 @@ PICTURE, PRODUCTS = 100 * 2**20, 165
 KEPT = 1.15
 """Memory of a process over that of its live arrays: what is freed is kept, and not always of use for what comes next."""
 
-MANY, CONVOLUTIONS = 0.05, 60
+MANY, CONVOLUTIONS = 0.05, 45
 """Samples per pixel from which a band's products with the Hessian may be convolutions; bytes per pixel that these keep."""
 
 SAMPLE = 24 + 40

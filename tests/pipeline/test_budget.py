@@ -186,7 +186,7 @@ class TestPlan:
         rows = {name.strip(): value.strip() for name, value in rows.items()}
         assert float(rows["at most"].split()[0]) == pytest.approx(worker / GIB, rel=0.01)
         assert rows["between workers per iteration"] == "0 MiB"
-        assert int(rows["tasks of an iteration"]) == 29
+        assert int(rows["tasks of an iteration"]) == 25
         assert not list(tmp_path.iterdir())
 
     def test_workers_have_less_each_and_talk(self, pfb, observed):
