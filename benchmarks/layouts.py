@@ -127,7 +127,7 @@ def cluster(n: int, nthread: int) -> Iterator[Client]:
     """Start workers in processes of their own; their scheduler lives in this one."""
     with (
         dask.config.set(CONFIG | LOG),
-        LocalCluster(n_workers=n, threads_per_worker=nthread, dashboard_address=None, memory_limit=0) as started,
+        LocalCluster(n_workers=n, threads_per_worker=nthread, dashboard_address=":0", memory_limit=0) as started,
         Client(started, set_as_default=False) as client,
     ):
         yield client

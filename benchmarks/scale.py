@@ -113,9 +113,9 @@ class Watch(Silent):
         self.working, self.moved = self._working() - working, self._moved() - moved
         self.keys = [
             (record["key"], span["start"], span["stop"])
-            for record in self._client.get_task_stream(start=began)
+            for record in self._client.get_task_stream()
             for span in record["startstops"]
-            if span["action"] == "compute"
+            if span["action"] == "compute" and span["start"] >= began
         ]
 
     def _moved(self) -> float:

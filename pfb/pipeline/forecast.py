@@ -21,7 +21,7 @@ from pfb.kernels.decimation import FILL
 from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.budget import require, samples_of
+from pfb.pipeline.budget import require, samples_of, sums_of
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.solvers.primal_dual import step_sizes
 
@@ -58,7 +58,7 @@ PRODUCTS = 320.0
 ALWAYS = 4.0
 """CPU seconds of any run: libraries that are loaded, tables that are read, a picture that is drawn."""
 
-DRIVER, WORKER = 0.8e-3, 1.2e-3
+DRIVER, WORKER = 0.6e-3, 1.4e-3
 """CPU seconds of a task on workers, beside its own: of scheduler and client, and of the worker."""
 
 W = 0.55
@@ -152,8 +152,7 @@ def _size(solver: PrimalDual, key: Key) -> int:
     """Return the bytes of a sum over bands, or of the factors made from it."""
     index = key[1:]
     (b0, b1), (t0, t1) = solver.blocks.bases[index[0]], solver.blocks.tiles[index[1]]
-    each = 2 if solver.prior.name == "mean21" else 1
-    return each * (b1 - b0) * (t1 - t0) * solver.dictionary.dtype.itemsize
+    return sums_of(solver.prior.name) * (b1 - b0) * (t1 - t0) * solver.dictionary.dtype.itemsize
 
 
 def seconds(plan: Plan, config: Clean) -> Seconds:
