@@ -123,14 +123,21 @@ def threads(nthread: int) -> Iterator[Opened]:
 
 
 @contextmanager
-def workers(n: int, nthread: int) -> Iterator[Opened]:
-    """Open one on workers; the CPU seconds are those of the scheduler and of this process too."""
+def cluster(n: int, nthread: int) -> Iterator[Client]:
+    """Start workers in processes of their own; their scheduler lives in this one."""
     with (
-        dask.config.set(CONFIG | LOG), tempfile.TemporaryDirectory() as parking,
-        LocalCluster(n_workers=n, threads_per_worker=nthread, dashboard_address="127.0.0.1:0", memory_limit=0) as cluster,
-        Client(cluster, set_as_default=False) as client,
-    ):  # fmt: skip
-        engine = ClusterEngine(client, n, parking)
+        dask.config.set(CONFIG | LOG),
+        LocalCluster(n_workers=n, threads_per_worker=nthread, dashboard_address="127.0.0.1:0", memory_limit=0) as started,
+        Client(started, set_as_default=False) as client,
+    ):
+        yield client
+
+
+@contextmanager
+def workers(n: int, nthread: int, nband: int) -> Iterator[Opened]:
+    """Open one on workers; the CPU seconds are those of the scheduler and of this process too."""
+    with cluster(n, nthread) as client, tempfile.TemporaryDirectory() as parking:
+        engine = ClusterEngine(client, nband, parking)
         pids = list(client.run(os.getpid).values())
 
         def cpu() -> float:
@@ -186,8 +193,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     ]
     for title, opened, nworker in (
         (f"{a.threads} threads", threads(a.threads), 1),
-        (f"1 worker of {a.threads} threads", workers(1, a.threads), 1),
-        (f"{a.threads} workers of 1 thread", workers(a.threads, 1), a.threads),
+        (f"1 worker of {a.threads} threads", workers(1, a.threads, a.nband), 1),
+        (f"{a.threads} workers of 1 thread", workers(a.threads, 1, a.nband), a.threads),
     ):
         with opened as found:
             lines += compare(title, found, list(layouts(a.npix, a.nband, nworker)), a.repeat)

@@ -98,14 +98,26 @@ class VisibilityHessian:
 
 
 def as_convolutions(seen: Sampling, memory: int) -> bool:
-    """Return whether a product takes less time as convolutions than through the samples, and fits the memory, in bytes.
-
-    The costs are nanoseconds per pixel, sample and screen, as measured (docs/decisions.md); they decide the same everywhere.
-    """
-    pixels, screens = seen.decimation.shape[0] * seen.decimation.shape[1], 2 * seen.term.npair
-    through_samples = screens * (6.4 * pixels + 52 * seen.places.size)
-    convolutions = screens * (14 + screens) * pixels
+    """Return whether a product takes less time as convolutions than through the samples, and fits the memory, in bytes."""
+    pixels = seen.decimation.shape[0] * seen.decimation.shape[1]
+    through_samples, convolutions = product_costs(pixels, 2 * seen.term.npair, seen.places.size)
     return convolutions < through_samples and size_of_toeplitz(seen) <= memory
+
+
+def product_costs(pixels: float, screens: int, samples: int) -> tuple[float, float]:
+    """Return nanoseconds of a product through the samples, and as convolutions, without the resampling.
+
+    They are those of the machine in docs/decisions.md everywhere, so that the same is decided everywhere.
+
+    Parameters
+    ----------
+    pixels : float
+        Of the coarse image.
+    screens : int
+        Of the w-term.
+    samples : int
+    """
+    return screens * (6.4 * pixels + 52 * samples), screens * (14 + screens) * pixels
 
 
 def _through_samples(transform: Transform, weight: Real, x: Real) -> Real:

@@ -17,7 +17,7 @@ from pfb.pipeline.planning import Plan, dictionary_of
 
 GIB = 2**30
 
-PROCESS = 400 * 2**20
+PROCESS = 450 * 2**20
 """Bytes of a process that has done nothing: Python, libraries, compiled kernels."""
 
 GRIDDING = 50
@@ -29,10 +29,10 @@ RESIDUAL = 105
 PICTURE, PRODUCTS = 100 * 2**20, 165
 """Bytes of the libraries that draw and write, and bytes per pixel of what they write at a time."""
 
-KEPT = 1.15
+KEPT = 1.1
 """Memory of a process over that of its live arrays: what is freed is kept, and not always of use for what comes next."""
 
-MANY, CONVOLUTIONS = 0.05, 60
+MANY, CONVOLUTIONS = 0.05, 45
 """Samples per pixel from which a band's products with the Hessian may be convolutions; bytes per pixel that these keep."""
 
 SAMPLE = 24 + 40
@@ -81,6 +81,7 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     if isinstance(config, Clean):
         many = sum(n > MANY * pixels for n in sorted(counts)[-nband:])
         stages |= _cleaning(plan, config, nband, busy, data + many * CONVOLUTIONS * pixels)
+        stages["primal-dual"] += _joined(plan, config, nworker)
     return Budget(stages=stages, nworker=nworker, samples=sum(counts))
 
 
@@ -105,6 +106,21 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, data: int) -> di
     spectrum = 8 * plan.geometry.nx * plan.psf_shape[1] // 2
     iteration = resident + (7 + nbasis) * image + 8 * nband * pixels + 2 * dual + busy * spectrum
     return {"primal-dual": iteration, "residual": residual}
+
+
+def _joined(plan: Plan, config: Clean, nworker: int) -> int:
+    """Return the bytes of the sums over bands that a worker makes, is sent and sends, and of the factors that they give."""
+    if nworker == 1:
+        return 0
+    dictionary = dictionary_of(config, plan.geometry.shape)
+    nbasis, ncoefficient = dictionary.codomain
+    arrays = 2 * nbasis + (nworker - 1) * -(-nbasis // nworker)
+    return arrays * sums_of(config.prior) * ncoefficient * dictionary.dtype.itemsize
+
+
+def sums_of(prior: str) -> int:
+    """Return over how many sums over the bands a prior is made: `mean21` takes a mean and a norm."""
+    return 2 if prior == "mean21" else 1
 
 
 def limit() -> int:

@@ -25,7 +25,8 @@ from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.weighting import counts_shape
 from pfb.operators.measurement import Gridder
-from pfb.pipeline.budget import require, require_disk
+from pfb.pipeline.budget import require_disk
+from pfb.pipeline.forecast import announce
 from pfb.pipeline.planning import Plan, make, nyquist_cell
 from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.profile import folders, profiled
@@ -112,7 +113,7 @@ def opened(
         nthreads = 1
         with open_engine(config, len(planned.bands), parking, report) as engine, profiled(config, engine, report):
             nthreads = engine.nthread
-            report.message(require(planned, config, engine))
+            report.message(announce(planned, config, engine))
             shape = planned.psf_shape
             dataset.create(
                 store,

@@ -42,6 +42,8 @@ class Plan:
     loaders: tuple[tuple[tuple[Loader, ...], ...], ...]
     """``[band][part][piece]``."""
     warnings: tuple[str, ...]
+    longest: float
+    """The longest baseline in wavelengths, at the highest frequency."""
 
 
 def make(data: SelectedData, config: Image) -> Plan:
@@ -68,7 +70,10 @@ def make(data: SelectedData, config: Image) -> Plan:
         chosen.append(tuple(s for _, s in parts))
         loaders.append(tuple(_loaders(w, s, config.stokes_weight) for w, s in parts))
     size = oversized[0], oversized[1]
-    return Plan(geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), tuple(warnings))
+    return Plan(
+        geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), tuple(warnings),
+        data.longest_baseline_wavelengths,
+    )  # fmt: skip
 
 
 def _loaders(window: Window, channels: slice, rule: str) -> tuple[Loader, ...]:

@@ -75,7 +75,7 @@ def test_many_samples_keep_psfs(observed, monkeypatch):
 
 def test_the_largest_image_that_fits_does_and_the_next_does_not(observed):
     made, config = planned(observed, nband=4)
-    there = int(0.6 * budget(made, config, 1, 2).worker)
+    there = int(0.8 * budget(made, config, 1, 2).worker)
     npix = largest(made, config, 1, 2, there)
     assert npix % 2 == 0
     assert budget(shrunk(made, npix), config, 1, 2).worker <= there
@@ -186,7 +186,7 @@ class TestPlan:
         rows = {name.strip(): value.strip() for name, value in rows.items()}
         assert float(rows["at most"].split()[0]) == pytest.approx(worker / GIB, rel=0.01)
         assert rows["between workers per iteration"] == "0 MiB"
-        assert int(rows["tasks of an iteration"]) == 29
+        assert int(rows["tasks of an iteration"]) == 25
         assert not list(tmp_path.iterdir())
 
     def test_workers_have_less_each_and_talk(self, pfb, observed):
