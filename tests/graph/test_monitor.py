@@ -248,7 +248,7 @@ def test_a_scheduler_without_a_dashboard_has_no_page(tmp_path, monkeypatch):
         raise ModuleNotFoundError(name)
 
     monkeypatch.setattr(module, "import_module", refuse)
-    with started(dashboard_address=None) as cluster:
+    with started(dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False}) as cluster:
         engine = joined(cluster, tmp_path)
         assert engine.monitor.page == ""
         engine.monitor.tell("cycle", cycle=0, **CYCLE)

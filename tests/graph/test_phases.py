@@ -51,7 +51,10 @@ def threads():
 
 @pytest.fixture(scope="module")
 def cluster():
-    settings = dict(processes=False, memory_limit=0, dashboard_address=None, host="127.0.0.1", protocol="tcp")
+    settings = dict(
+        processes=False, memory_limit=0, host="127.0.0.1", protocol="tcp",
+        dashboard_address="127.0.0.1:0", scheduler_kwargs={"dashboard": False},
+    )  # fmt: skip
     with LocalCluster(n_workers=2, threads_per_worker=1, **settings) as made:
         yield made
 
