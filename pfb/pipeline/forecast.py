@@ -222,8 +222,9 @@ def announce(plan: Plan, config: Image, engine: Engine) -> str:
         return memory
     found = forecast(plan, config, engine.nworker, -(-engine.nthread // engine.nworker))
     between = f" and {size_of(found.moved)} between workers" if engine.nworker > 1 else ""
+    tasks = f"{found.tasks} task{'s' * (found.tasks != 1)}"
     return (
-        f"{memory}; {found.tasks} tasks{between} per iteration; at most {found.cycles} cycles of {found.iterations} iterations, "
+        f"{memory}; {tasks}{between} per iteration; at most {found.cycles} cycles of {found.iterations} iterations, "
         f"about {duration(found.seconds)}"
     )
 

@@ -132,11 +132,11 @@ def test_the_line_says_what_the_forecast_has(observed):
     made, config = planned(observed, niter=3, pd_maxit=7)
     one, two = (forecast(made, config, n, 2 // n) for n in (1, 2))
     assert announce(made, config, engine()).endswith(
-        f"; {one.tasks} tasks per iteration; at most 3 cycles of 7 iterations, about {duration(one.seconds)}"
+        f"; {one.tasks} task{'s' * (one.tasks > 1)} per iteration; at most 3 cycles of 7 iterations, about {duration(one.seconds)}"
     )
     line = announce(made, config, engine(nworker=2))
     assert re.match(r"about [\d.]+ GiB of memory per worker will be used, of ", line)
-    assert f"; {two.tasks} tasks and {size_of(two.moved)} between workers per iteration; " in line
+    assert f"; {two.tasks} task{'s' * (two.tasks > 1)} and {size_of(two.moved)} between workers per iteration; " in line
 
 
 def test_images_have_no_iterations_to_foretell(observed):
