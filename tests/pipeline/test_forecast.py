@@ -131,12 +131,13 @@ def test_workers_share_the_work_and_cost_some(observed):
 def test_the_line_says_what_the_forecast_has(observed):
     made, config = planned(observed, niter=3, pd_maxit=7)
     one, two = (forecast(made, config, n, 2 // n) for n in (1, 2))
+    tasks = [f"{found.tasks} task{'s' * (found.tasks > 1)}" for found in (one, two)]
     assert announce(made, config, engine()).endswith(
-        f"; {one.tasks} task{'s' * (one.tasks > 1)} per iteration; at most 3 cycles of 7 iterations, about {duration(one.seconds)}"
+        f"; {tasks[0]} per iteration; at most 3 cycles of 7 iterations, about {duration(one.seconds)}"
     )
     line = announce(made, config, engine(nworker=2))
     assert re.match(r"about [\d.]+ GiB of memory per worker will be used, of ", line)
-    assert f"; {two.tasks} task{'s' * (two.tasks > 1)} and {size_of(two.moved)} between workers per iteration; " in line
+    assert f"; {tasks[1]} and {size_of(two.moved)} between workers per iteration; " in line
 
 
 def test_images_have_no_iterations_to_foretell(observed):
@@ -148,9 +149,9 @@ def test_a_run_begins_with_what_the_plan_says(pfb, observed, tmp_path):
     said = pfb("clean", *words, "-o", tmp_path / "x")
     asked = pfb("plan", *words)
     assert said.code == asked.code == 0
-    (line,) = [line for line in (said.out + said.err).splitlines() if "tasks per iteration" in line]
+    (line,) = [line for line in (said.out + said.err).splitlines() if " per iteration; " in line]
     rows = dict(re.split(r" {2,}", row.strip(), maxsplit=1) for row in asked.out.splitlines() if "  " in row.strip())
-    assert f"{rows['tasks of an iteration']} tasks per iteration" in line
+    assert f"; {rows['tasks of an iteration']} task" in line
     assert f"about {rows['at most']} of memory" in line
     assert line.split("about ")[-1] == rows["time"].split("about ")[-1].split(" on ")[0]
 
