@@ -109,7 +109,7 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, data: int) -> di
 
 
 def _joined(plan: Plan, config: Clean, nworker: int, nband: int) -> int:
-    """Return the bytes of sums over bands that a worker makes and is sent, of the factors, and of the duals that wait for them."""
+    """Return the bytes of sums over bands that a worker makes and is sent, of the factors, and of duals that wait for them."""
     if nworker == 1:
         return 0
     dictionary = dictionary_of(config, plan.geometry.shape)
