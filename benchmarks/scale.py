@@ -28,13 +28,13 @@ from pfb.pipeline.imaging import plan
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Silent
 
-OBSERVATION = Simulation(**{**vars(synthetic.OBSERVATION), "nant": 8, "nchan": 16, "scans": 1, "scan_length": 5.0})
+OBSERVATION = Simulation(**{**vars(synthetic.OBSERVATION), "nant": 8, "nchan": 18, "scans": 1, "scan_length": 5.0})
 """Few samples: what is measured are images."""
 
 BASES = ("self", *(f"db{i}" for i in range(1, 9)))
 CELL = 2.0
-MOST = OBSERVATION.nchan
-"""Bands at most."""
+MOST = OBSERVATION.nchan - 2
+"""Bands at most: all samples of the first and the last channel are flagged."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class Case:
     def config(self, output: str, *arguments: str) -> Clean:
         """Return the options of `pfb clean`."""
         options = dict(
-            npix=str(self.npix), cell=CELL, nband=self.nband, bases=",".join(BASES[: self.nbasis]), niter=2,
+            npix=str(self.npix), cell=CELL, chan=f"1~{MOST}", nband=self.nband, bases=",".join(BASES[: self.nbasis]), niter=2,
             pd_maxit=self.pd_maxit, pd_tol=0.0, tol=0.0, cg_maxit=1, checkpoint=0, wait_workers=60.0,
         )  # fmt: skip
         return synthetic.configure(arguments, output, options)

@@ -81,7 +81,7 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     if isinstance(config, Clean):
         many = sum(n > MANY * pixels for n in sorted(counts)[-nband:])
         stages |= _cleaning(plan, config, nband, busy, data + many * CONVOLUTIONS * pixels)
-        stages["primal-dual"] += _joined(plan, config, nworker)
+        stages["primal-dual"] += _joined(plan, config, nworker, nband)
     return Budget(stages=stages, nworker=nworker, samples=sum(counts))
 
 
@@ -108,14 +108,14 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, data: int) -> di
     return {"primal-dual": iteration, "residual": residual}
 
 
-def _joined(plan: Plan, config: Clean, nworker: int) -> int:
-    """Return the bytes of the sums over bands that a worker makes, is sent and sends, and of the factors that they give."""
+def _joined(plan: Plan, config: Clean, nworker: int, nband: int) -> int:
+    """Return the bytes of sums over bands that a worker makes and is sent, of the factors, and of duals that wait for them."""
     if nworker == 1:
         return 0
     dictionary = dictionary_of(config, plan.geometry.shape)
     nbasis, ncoefficient = dictionary.codomain
     arrays = 2 * nbasis + (nworker - 1) * -(-nbasis // nworker)
-    return arrays * sums_of(config.prior) * ncoefficient * dictionary.dtype.itemsize
+    return (arrays * sums_of(config.prior) + nband * nbasis) * ncoefficient * dictionary.dtype.itemsize
 
 
 def sums_of(prior: str) -> int:
