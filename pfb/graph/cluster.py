@@ -154,7 +154,7 @@ class ClusterEngine:
     def submit(self, graph: Graph, keep: Iterable[Key], release: Iterable[Key] = ()) -> None:
         """Send the graph to the scheduler, pinned to the workers of its bands."""
         keep = list(keep)
-        # Of a plain dictionary the client would make a digest, for a quarter of what a task costs; our keys are names enough.
+        # Of a plain dictionary the client would make a digest, which takes a while; our keys are names enough.
         layer: Mapping[Any, Any] = graph
         whole = HighLevelGraph.from_collections("pfb", layer)
         # Loose: a band moves on when its worker is gone, instead of waiting for ever.
