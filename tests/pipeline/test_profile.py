@@ -98,7 +98,7 @@ def check(folder, stages, submitted):
     assert [found[cycle, "extrapolate"] for cycle in (0, 1)] == [12 * 3] * 2
     assert sum(float(row["compute_s"]) for row in rows) > 0
     trace = table(folder / "memory.csv")
-    assert len(trace) > 2
+    assert len(trace) >= 2  # one at the start, one at the end
     seconds = [float(row["seconds"]) for row in trace]
     assert seconds == sorted(seconds)
     assert all(50e6 < int(row["bytes"]) < 20e9 for row in trace)
