@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import statistics
 import time
@@ -30,6 +31,29 @@ from pfb.pipeline.reporting import Silent
 
 OBSERVATION = Simulation(**{**vars(synthetic.OBSERVATION), "nant": 8, "nchan": 18, "scans": 1, "scan_length": 5.0})
 """Few samples: what is measured are images."""
+
+Row = tuple[str, int, str]
+"""Name, default and help of an option that takes a whole number."""
+
+
+def parser(description: str | None, rows: Sequence[Row]) -> argparse.ArgumentParser:
+    """Return the options that all have: a folder, whole numbers of their own, and the memory that may be used."""
+    out = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False
+    )
+    folder = Path(__file__).parent / "out"
+    out.add_argument("--folder", type=Path, default=folder, metavar="DIR", help="where everything goes (default: benchmarks/out)")
+    for name, default, text in rows:
+        out.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})")
+    there = psutil.virtual_memory().available / 2**30
+    out.add_argument("--memory", type=float, default=there, metavar="GIB", help="that may be used (default: what is free)")
+    return out
+
+
+def numbers(text: str) -> list[int]:
+    """Read numbers between commas."""
+    return [int(word) for word in text.split(",")]
+
 
 BASES = ("self", *(f"db{i}" for i in range(1, 9)))
 CELL = 2.0

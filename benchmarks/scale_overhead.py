@@ -13,10 +13,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from itertools import product
-from pathlib import Path
 
-import psutil
-from scale import BASES, MOST, Case, Measured, measure, simulate
+from scale import BASES, MOST, Case, Measured, measure, numbers, parser, simulate
 
 from pfb.pipeline.budget import GIB, budget
 from pfb.pipeline.deconvolution import ITERATIONS
@@ -28,11 +26,6 @@ HEADER = (
     "| GiB of a worker (told) | ms between graphs, iterations |",
     "|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
 )
-
-
-def numbers(text: str) -> list[int]:
-    """Read numbers between commas."""
-    return [int(word) for word in text.split(",")]
 
 
 def cases(a: argparse.Namespace) -> Iterator[Case]:
@@ -58,26 +51,23 @@ def line(m: Measured) -> str:
     )
 
 
-def parser() -> argparse.ArgumentParser:
+ROWS = (
+    ("workers", 2, "workers"), ("threads-per-worker", 1, "threads of each"),
+    ("pd-maxit", 2 * ITERATIONS, "iterations of a cycle"),
+)  # fmt: skip
+
+
+def options() -> argparse.ArgumentParser:
     """Return the options."""
-    out = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    folder = Path(__file__).parent / "out"
-    out.add_argument("--folder", type=Path, default=folder, metavar="DIR", help="where everything goes (default: benchmarks/out)")
+    out = parser(__doc__, ROWS)
     for name, default, text in (("nband", "4,8,16", "bands"), ("npix", "512,1024,2048", "pixels"), ("nbasis", "4,9", "bases")):
         out.add_argument(f"--{name}", type=numbers, default=default, metavar="N,...", help=f"{text} (default: {default})")
-    for name, default, text in (
-        ("workers", 2, "workers"), ("threads-per-worker", 1, "threads of each"),
-        ("pd-maxit", 2 * ITERATIONS, "iterations of a cycle"),
-    ):  # fmt: skip
-        out.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})")
-    there = psutil.virtual_memory().available / GIB
-    out.add_argument("--memory", type=float, default=there, metavar="GIB", help="that may be used (default: what is free)")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit code."""
-    a = parser().parse_args(argv)
+    a = options().parse_args(argv)
     for name, given, low, high in (("nband", a.nband, 1, MOST), ("nbasis", a.nbasis, 1, len(BASES)), ("npix", a.npix, 2, 10**5)):
         if not all(low <= n <= high for n in given):
             print(f"scale_overhead: --{name} is {given} but must be {low} to {high}: leave out the others", file=sys.stderr)

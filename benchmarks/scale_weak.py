@@ -11,11 +11,9 @@ import json
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
-from pathlib import Path
 
-import psutil
-from scale import BASES, MOST, Case, Measured, measure, simulate
-from scale_overhead import MIB, numbers, unfit
+from scale import BASES, MOST, Case, Measured, measure, numbers, parser, simulate
+from scale_overhead import MIB, unfit
 
 from pfb.pipeline.budget import GIB
 from pfb.pipeline.deconvolution import ITERATIONS
@@ -36,25 +34,22 @@ def line(m: Measured) -> str:
     )
 
 
-def parser() -> argparse.ArgumentParser:
+ROWS = (
+    ("bands", 2, "bands of each worker"), ("npix", 1024, "pixels along an edge"), ("nbasis", 4, "bases"),
+    ("pd-maxit", 2 * ITERATIONS, "iterations of a cycle"),
+)  # fmt: skip
+
+
+def options() -> argparse.ArgumentParser:
     """Return the options."""
-    out = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False)
-    folder = Path(__file__).parent / "out"
-    out.add_argument("--folder", type=Path, default=folder, metavar="DIR", help="where everything goes (default: benchmarks/out)")
+    out = parser(__doc__, ROWS)
     out.add_argument("--workers", type=numbers, default="1,2,4,8", metavar="N,...", help="workers (default: %(default)s)")
-    for name, default, text in (
-        ("bands", 2, "bands of each worker"), ("npix", 1024, "pixels along an edge"), ("nbasis", 4, "bases"),
-        ("pd-maxit", 2 * ITERATIONS, "iterations of a cycle"),
-    ):  # fmt: skip
-        out.add_argument(f"--{name}", type=int, default=default, metavar="N", help=f"{text} (default: {default})")
-    there = psutil.virtual_memory().available / GIB
-    out.add_argument("--memory", type=float, default=there, metavar="GIB", help="that may be used (default: what is free)")
     return out
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print; returns the exit code."""
-    a = parser().parse_args(argv)
+    a = options().parse_args(argv)
     if min(a.workers) < 1 or a.bands < 1 or a.bands * max(a.workers) > MOST or not 1 <= a.nbasis <= len(BASES):
         print(
             f"scale_weak: {max(a.workers)} workers of {a.bands} bands with {a.nbasis} bases are asked for but there may be "

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pfb.graph import grain as grain_module
 from pfb.graph.grain import Grain
-from pfb.pipeline import deconvolution, forecast
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
 
@@ -32,8 +32,8 @@ TINY = ["--npix", "64", "--nbasis", "2"]
 
 class TestOverhead:
     def test_one_command_measures_and_writes(self, script, folder, capsys, monkeypatch):
-        for module in (deconvolution, forecast):  # with images as small as these all would be on one worker
-            monkeypatch.setattr(module, "grain_of", lambda *_: Grain.STEP)
+        # With images as small as these all would be on one worker.
+        monkeypatch.setattr(grain_module, "grain_of", lambda *_: Grain.STEP)
         assert script("scale_overhead").main(["--folder", str(folder), "--nband", "2", *TINY]) == 0
         lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| 2 | 64 | 2 |")]
         assert len(lines) == 1

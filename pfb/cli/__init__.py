@@ -203,7 +203,7 @@ def _explain(error: BaseException) -> tuple[str, int]:
     if isinstance(error, KeyboardInterrupt | click.Abort):
         return "interrupted", INTERRUPTED
     if isinstance(error, Terminated):
-        return "terminated; nothing was written", TERMINATED
+        return "terminated before its products were written", TERMINATED
     if isinstance(error, MemoryError):
         detail = f" ({_one_line(str(error))})" if str(error) else ""
         return f"not enough memory{detail}; make the image smaller (--npix), or spread the run over more machines", 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -77,6 +77,16 @@ class Blocks:
     def tiles(self) -> tuple[Range, ...]:
         """First and last + 1 coefficient of every tile."""
         return ranges(self.ncoefficient, self.tile or self.ncoefficient)
+
+
+def flat(rows: Iterable[Sequence[Key]]) -> list[Key]:
+    """Return the keys of blocks, ``[basis block][band block]``, in one list, row after row."""
+    return [key for row in rows for key in row]
+
+
+def rows_of(keys: Sequence[Key], width: int) -> list[list[Key]]:
+    """Undo `flat`: rows of so many keys each."""
+    return [list(keys[i : i + width]) for i in range(0, len(keys), width)]
 
 
 APART = 1.25

@@ -10,7 +10,7 @@ from typing import Any
 
 import dask
 from dask.highlevelgraph import HighLevelGraph
-from distributed import Client, Future, KilledWorker, SchedulerPlugin, WorkerPlugin, wait
+from distributed import Client, Future, KilledWorker, SchedulerPlugin, WorkerPlugin
 from distributed.client import FuturesCancelledError
 from distributed.comm import CommClosedError
 
@@ -230,11 +230,8 @@ class ClusterEngine:
             resumed[add(again, names.key("resume", *key[1:]), resume, path)] = path
         self.run(graph, parked)
         self.drop(parked + keys)
-        self.submit(again, list(resumed))
+        self.run(again, list(resumed))
         self._files |= resumed
-        # `wait` asks for the current client; ours is not made the default, for that would change dask's scheduler too.
-        with self.client.as_current():
-            wait([self._futures[name] for name in resumed])
         if len(self._unneeded) > FILES_KEPT:
             for path in self._unneeded.popleft():
                 Path(path).unlink(missing_ok=True)

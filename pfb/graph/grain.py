@@ -12,9 +12,11 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import cached_property
 
+from pfb.graph.blocks import Blocks, laid_out
 from pfb.graph.coarsening import Part, coarsen
 from pfb.graph.names import Names, iteration_of, stage_of
 from pfb.graph.tasks import Graph, Key
+from pfb.operators.wavelets import Dictionary
 
 
 class Grain(Enum):
@@ -58,6 +60,14 @@ def grain_of(nbytes: int, nband: int, nbasis: int, nworker: int, nthread: int, o
         lanes = nthread
         times[Grain.WORKER] = work / busy + overhead * (2 * lanes + nworker * (nworker + 1) + 1)
     return min(times, key=times.__getitem__)
+
+
+def lay_out(nband: int, dictionary: Dictionary, nworker: int, nthread: int, overhead: float) -> tuple[Grain, Blocks]:
+    """Decide how fine the graph of an iteration is, and how its dual is cut; parameters as of `grain_of`."""
+    nx, ny = dictionary.domain
+    nbytes = dictionary.dtype.itemsize * nx * ny
+    grain = grain_of(nbytes, nband, dictionary.codomain[0], nworker, nthread, overhead)
+    return grain, laid_out(nband, dictionary.codomain, nworker, nthread, together=grain is Grain.BLOCK)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ from typing import Any
 
 import numpy as np
 
-from pfb.graph.blocks import Blocks, branches
+from pfb.graph.blocks import Blocks, branches, flat
 from pfb.graph.grain import Grain, Lanes, at_once
 from pfb.graph.iteration import advance, gated, gradient, join, obey, project, renew, statistic, step, threshold
 from pfb.graph.names import Names
@@ -46,6 +46,9 @@ from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
 from pfb.solvers import primal_dual
 from pfb.solvers.primal_dual import Gate, Steps
+
+ITERATIONS = 10
+"""Iterations of one graph: enough to hide a round trip to the scheduler, few enough that a shut gate costs little."""
 
 UNTOUCHED = Gate()
 """Before the first iteration."""
@@ -132,8 +135,7 @@ class PrimalDual:
 
     def state(self, iteration: int) -> list[Key]:
         """Keys that a block of iterations hands to the next one."""
-        dual = [key for row in self.dual(iteration) for key in row]
-        keys = self.primal(iteration) + dual + self.bounds(iteration) + [self.gate(iteration)]
+        keys = self.primal(iteration) + flat(self.dual(iteration)) + self.bounds(iteration) + [self.gate(iteration)]
         return keys if iteration == 0 else keys + self.primal(iteration - 1)
 
     def start(

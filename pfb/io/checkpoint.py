@@ -9,15 +9,11 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from pfb.errors import InputError
-from pfb.types import Real
 
 MANIFEST = "manifest.json"
 VERSION = 1
@@ -89,16 +85,3 @@ class Checkpoints:
         """Remove all of them: the manifest first, so that no half of one is taken for a whole."""
         (self.path / MANIFEST).unlink(missing_ok=True)
         shutil.rmtree(self.path, ignore_errors=True)
-
-
-def write_array(array: Real, path: str) -> None:
-    """Write an array so that the file is whole or not there."""
-    partial = f"{path}.{os.getpid()}.{threading.get_ident()}"
-    with open(partial, "wb") as file:
-        np.save(file, array)
-    os.replace(partial, path)
-
-
-def read_array(path: str) -> Real:
-    """Read an array."""
-    return np.asarray(np.load(path, allow_pickle=False))

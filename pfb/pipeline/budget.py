@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -12,7 +12,10 @@ from distributed.system import memory_limit
 
 from pfb.config import Clean, Image
 from pfb.errors import InputError
-from pfb.graph.engine import Engine
+from pfb.graph.cluster import ClusterEngine
+from pfb.graph.engine import Engine, ThreadEngine
+from pfb.graph.grain import Grain, lay_out
+from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.planning import Plan, dictionary_of
 
 GIB = 2**30
@@ -37,6 +40,7 @@ MANY, CONVOLUTIONS = 0.05, 45
 
 SAMPLE = 24 + 40
 """Bytes of a sample: visibility and weight; coordinates and work of the products with the Hessian."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
@@ -79,9 +83,13 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     if nworker == 1:
         stages["products"] = PICTURE + PRODUCTS * pixels
     if isinstance(config, Clean):
-        many = sum(n > MANY * pixels for n in sorted(counts)[-nband:])
-        stages |= _cleaning(plan, config, nband, busy, data + many * CONVOLUTIONS * pixels)
-        stages["primal-dual"] += _joined(plan, config, nworker, nband)
+        stages |= _cleaning(plan, config, nband, busy, counts)
+        dictionary = dictionary_of(config, plan.geometry.shape)
+        grain, _ = lay_out(len(plan.bands), dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
+        if grain is Grain.BLOCK:  # all bands are on one of the workers
+            stages["primal-dual"] = _cleaning(plan, config, len(plan.bands), 1, counts)["primal-dual"]
+        elif nworker > 1:
+            stages["primal-dual"] += _joined(config, dictionary, nworker, nband)
     return Budget(stages=stages, nworker=nworker, samples=sum(counts))
 
 
@@ -90,8 +98,10 @@ def samples_of(plan: Plan, band: int) -> int:
     return sum(w.rows * (s.stop - s.start) for w, s in zip(plan.windows[band], plan.channels[band], strict=True))
 
 
-def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, data: int) -> dict[str, int]:
+def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence[int]) -> dict[str, int]:
     pixels = plan.geometry.nx * plan.geometry.ny
+    largest = sorted(counts)[-nband:]
+    data = sum(largest) * SAMPLE + sum(n > MANY * pixels for n in largest) * CONVOLUTIONS * pixels
     padded = plan.psf_shape[0] * plan.psf_shape[1]
     dictionary = dictionary_of(config, plan.geometry.shape)
     size = dictionary.dtype.itemsize
@@ -108,14 +118,16 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, data: int) -> di
     return {"primal-dual": iteration, "residual": residual}
 
 
-def _joined(plan: Plan, config: Clean, nworker: int, nband: int) -> int:
+def _joined(config: Clean, dictionary: Dictionary, nworker: int, nband: int) -> int:
     """Return the bytes of sums over bands that a worker makes and is sent, of the factors, and of duals that wait for them."""
-    if nworker == 1:
-        return 0
-    dictionary = dictionary_of(config, plan.geometry.shape)
     nbasis, ncoefficient = dictionary.codomain
     arrays = 2 * nbasis + (nworker - 1) * -(-nbasis // nworker)
     return (arrays * sums_of(config.prior) + nband * nbasis) * ncoefficient * dictionary.dtype.itemsize
+
+
+def overhead_of(config: Image, nworker: int) -> float:
+    """Return the seconds that a task costs beside its work, on the engine that a run of so many workers has."""
+    return (ClusterEngine if nworker > 1 or config.workers or config.scheduler else ThreadEngine).overhead
 
 
 def sums_of(prior: str) -> int:

@@ -17,8 +17,9 @@ from pfb.errors import InputError
 from pfb.graph.blocks import Blocks
 from pfb.graph.engine import Engine
 from pfb.graph.names import Names
+from pfb.graph.parking import read_array, write_array
 from pfb.graph.tasks import Graph, Key, add, ref
-from pfb.io.checkpoint import Checkpoints, read_array, write_array
+from pfb.io.checkpoint import Checkpoints
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Cycle, Progress, Statistics
 from pfb.solvers.primal_dual import Gate

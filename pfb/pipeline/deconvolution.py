@@ -14,11 +14,11 @@ from pfb.config import Clean
 from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
-from pfb.graph.blocks import Blocks, laid_out, relaid
+from pfb.graph.blocks import Blocks, flat, relaid, rows_of
 from pfb.graph.engine import Engine
-from pfb.graph.grain import Grain, grain_of
+from pfb.graph.grain import Grain, lay_out
 from pfb.graph.names import Names, stage_of
-from pfb.graph.primal_dual import UNTOUCHED, Data, PrimalDual
+from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, unchanged
 from pfb.io.fits import read_mask
 from pfb.operators.constraints import Constraint
@@ -29,9 +29,6 @@ from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Minimised, Progress, Statistics
 from pfb.solvers.primal_dual import Gate, relative, step_sizes
-
-ITERATIONS = 10
-"""Iterations of one graph: enough to hide a round trip to the scheduler, few enough that a shut gate costs little."""
 
 SHIFT = 4.0
 """What the preconditioner leaves to the duals, over the PSF's peak in a band; see docs/decisions.md for others."""
@@ -115,11 +112,8 @@ class Deconvolution:
 
     def _lay_out(self) -> tuple[Grain, Blocks]:
         """Decide how fine the graph of an iteration is, and how the dual is cut."""
-        engine, nband, codomain = self.engine, len(self.imaged.bands), self.dictionary.codomain
-        nx, ny = self.run.gridder.shape
-        size = self.dictionary.dtype.itemsize * nx * ny
-        grain = grain_of(size, nband, codomain[0], engine.nworker, engine.nthread, engine.overhead)
-        return grain, laid_out(nband, codomain, engine.nworker, engine.nthread, together=grain is Grain.BLOCK)
+        engine = self.engine
+        return lay_out(len(self.imaged.bands), self.dictionary, engine.nworker, engine.nthread, engine.overhead)
 
     def _gather(self) -> None:
         """Bring what iterations need of every band to the worker that does them, if it is one for all."""
@@ -148,11 +142,10 @@ class Deconvolution:
         self._best = Resident(found["best-model"], found["best-residual"])
         keep = {key for kind, keys in found.items() if kind != "dual" for key in keys}
         if found["dual"]:
-            width = len(saved.blocks.bands)
-            rows = [found["dual"][i : i + width] for i in range(0, len(found["dual"]), width)]
+            rows = rows_of(found["dual"], len(saved.blocks.bands))
             self.dual = relaid(graph, lambda b, w: names.key("dual", b, w), saved.blocks, rows, self.blocks)
             self._bounds = found["bound"]
-            keep |= {key for row in self.dual for key in row}
+            keep |= set(flat(self.dual))
         if found["primal"]:
             self._midway = found["primal"], found["previous"], saved.gate
         run_stage(self.engine, self.report, "resume", graph, list(keep))
@@ -227,9 +220,8 @@ class Deconvolution:
             names = self.run.names.within("settle", self.dual[0][0][0])
             dual = relaid(graph, lambda b, w: names.key("dual", b, w), old, self.dual, self.blocks)
             if dual is not self.dual:
-                flat = [key for row in dual for key in row]
-                engine.run(graph, flat)
-                engine.drop(key for row in self.dual for key in row)
+                engine.run(graph, flat(dual))
+                engine.drop(flat(self.dual))
                 self.dual = dual
 
     def measure(self) -> Statistics:
@@ -256,9 +248,7 @@ class Deconvolution:
         assert self._best is not None
         dropped, self.state = self.state, self._best
         self._release(dropped.models + dropped.residuals)
-        if self.dual is not None:
-            self.engine.drop(key for row in self.dual for key in row)
-        self.engine.drop(self._bounds or [])
+        self.engine.drop(flat(self.dual or []) + (self._bounds or []))
         self.dual = self._bounds = None
 
     def save(self, progress: Progress) -> None:
@@ -270,7 +260,7 @@ class Deconvolution:
             If the run shall end.
         """
         self._progress = progress
-        self._save([key for row in self.dual or [] for key in row], self._bounds or [])
+        self._save(flat(self.dual or []), self._bounds or [])
 
     def _save(
         self, dual: list[Key], bounds: list[Key], primal: Sequence[Key] = (), previous: Sequence[Key] = (), gate: Gate = UNTOUCHED
@@ -317,7 +307,7 @@ class Deconvolution:
         graph: Graph = {}
         dual = solver.guess(graph, list(data.slopes), data.weights) if self.dual is None else self.dual
         # What a block of iterations starts from is let go when it is submitted; only the gate is looked at later.
-        start = [*(key for row in self.dual or [] for key in row), *(self._bounds or [])]
+        start = flat(self.dual or []) + (self._bounds or [])
         if self._midway is None:
             gate = UNTOUCHED
             solver.start(graph, self.state.models, dual, self._bounds)
@@ -333,8 +323,8 @@ class Deconvolution:
             advance(submitted)
             while not gate.done and (waiting or submitted < maxit):
                 if not waiting and gate.iterations and self.safety.due(done + gate.iterations):
-                    flat = [key for row in solver.dual(submitted) for key in row]
-                    self._save(flat, solver.bounds(submitted), solver.primal(submitted), solver.primal(submitted - 1), gate)
+                    last_two = solver.primal(submitted), solver.primal(submitted - 1)
+                    self._save(flat(solver.dual(submitted)), solver.bounds(submitted), *last_two, gate)
                 # What is to be saved must not be let go, so nothing is submitted on top of it.
                 while submitted < maxit and len(waiting) < 2 and not (waiting and self.safety.due(done + submitted)):
                     last = min(submitted + ITERATIONS, maxit)
@@ -360,14 +350,11 @@ class Deconvolution:
         models = solver.finish(graph, iteration, self.mask)
         engine.run(graph, models)
         rows, bounds = solver.dual(iteration), solver.bounds(iteration)
-        flat = [key for row in rows for key in row]
-        kept = {*flat, *bounds}
+        kept = {*flat(rows), *bounds}
         engine.drop(key for key in solver.state(iteration) if key not in kept)
-        moved = engine.detach(models + bounds + flat)
+        moved = engine.detach(models + bounds + flat(rows))
         models, moved = moved[: len(models)], moved[len(models) :]
-        self._bounds, flat = moved[: len(bounds)], moved[len(bounds) :]
-        width = len(rows[0])
-        self.dual = [flat[i : i + width] for i in range(0, len(flat), width)]
+        self._bounds, self.dual = moved[: len(bounds)], rows_of(moved[len(bounds) :], len(rows[0]))
         return models
 
     def _replace(self, models: list[Key]) -> None:

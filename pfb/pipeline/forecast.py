@@ -11,23 +11,21 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 from pfb.config import Clean, Image
-from pfb.graph.blocks import laid_out
-from pfb.graph.cluster import ClusterEngine
-from pfb.graph.engine import Engine, ThreadEngine
-from pfb.graph.grain import Grain, grain_of
+from pfb.graph.engine import Engine
+from pfb.graph.grain import Grain, lay_out
 from pfb.graph.names import Names, stage_of, token
 from pfb.graph.placement import Placement, spread
-from pfb.graph.primal_dual import Data, PrimalDual
+from pfb.graph.primal_dual import ITERATIONS, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key
 from pfb.kernels.decimation import FILL
 from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.budget import require, samples_of, sums_of
+from pfb.pipeline.budget import overhead_of, require, samples_of, sums_of
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.solvers.primal_dual import step_sizes
 
-COUNTED = 10
+COUNTED = ITERATIONS
 """Iterations that tasks and traffic are counted over: those of a graph, which ends with tasks of its own."""
 
 TRAVELLING = ("branch-norm", "l21-norm")
@@ -129,10 +127,7 @@ def solver_of(plan: Plan, config: Clean, nworker: int, nthread: int) -> PrimalDu
     dictionary = dictionary_of(config, plan.geometry.shape)
     nband = len(plan.bands)
     constraint = Constraint(config.positivity, config.mask is not None)
-    nbytes = dictionary.dtype.itemsize * plan.geometry.nx * plan.geometry.ny
-    overhead = ClusterEngine.overhead if nworker > 1 else ThreadEngine.overhead
-    grain = grain_of(nbytes, nband, dictionary.codomain[0], nworker, nworker * nthread, overhead)
-    blocks = laid_out(nband, dictionary.codomain, nworker, nworker * nthread, together=grain is Grain.BLOCK)
+    grain, blocks = lay_out(nband, dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
     steps = step_sizes(1.0, dictionary.norm_squared, constraint.active)
     return PrimalDual(
         Names(token("forecast")), blocks, dictionary, JointPrior(config.prior, nband), steps, 1.0, constraint=constraint,

@@ -16,6 +16,7 @@ from pfb.pipeline.reporting import Reporter
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
+
 @dataclass(frozen=True)
 class Forecast:
     """What a run would take."""

@@ -139,19 +139,22 @@ def napping(engine):
 @pytest.mark.parametrize("kind", ["threads", "workers"])
 def test_seconds_are_those_of_the_tasks(kind, request):
     engine, phases = request.getfixturevalue(kind)
+    began = time.perf_counter()
     napping(engine)
+    wall = time.perf_counter() - began
     found = phases.phases() if kind == "threads" else phases.collect()
     assert sorted(((p.cycle, p.stage, p.tasks) for p in found), key=str) == [(c, s, 4) for c in (5, None) for s in ("cg", "grad")]
     for phase in found:
-        # From the times themselves up to what a busy machine adds.
-        assert 4 * NAP <= phase.compute < 4 * NAP + 2
+        assert 4 * NAP <= phase.compute
         assert (phase.transfer, phase.transferred) == (0.0, 0)
         if kind == "threads":
             assert phase.cpu is None
         elif phase.stage == "cg":
             assert phase.cpu < 0.5 * NAP
         else:
-            assert 4 * NAP <= phase.cpu < 4 * NAP + 0.5
+            assert 4 * NAP <= phase.cpu <= phase.compute
+    # However busy the machine is: two threads cannot be in tasks for longer.
+    assert sum(phase.compute for phase in found) <= 2 * wall
 
 
 def busy(cluster):

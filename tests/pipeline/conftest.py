@@ -12,9 +12,12 @@ from pfb import cli
 from pfb.config import Clean
 from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import release
+from pfb.io.simulated_set import Simulation, lay_out, write_set
+from pfb.io.sky import random_sky
 from pfb.pipeline import clean, imaging, products
 from pfb.pipeline.reporting import Silent
-from tests.observations import small_set
+from tests.deployments import jobs, running_slurm
+from tests.observations import ROOT, small_set
 from tests.pipeline.small_runs import FEW, NEAR, sky
 
 Answer = namedtuple("Answer", "code out err")
@@ -110,6 +113,31 @@ def run(dataset_only, small, tmp_path):
         return open_dataset(tmp_path / f"out{count}.zarr", needs="clean").load()
 
     return make
+
+
+@pytest.fixture(scope="session")
+def observed(tmp_path_factory):
+    """Three dishes for a minute, eight channels."""
+    path = tmp_path_factory.mktemp("three") / "a.ms"
+    sky = random_sky(1.1, -0.8, nsource=3, ref_freq=1.284e9, seed=0)
+    observation = Simulation(
+        nant=3, nchan=8, nspw=1, band="L", scans=1, scan_length=1.0, dump=8.0, ra=63.36, dec=-45.0,
+        start="2024-06-10T06:00:00", sefd=420.0, gain_error=0.0, rfi=0.0, seed=0,
+    )  # fmt: skip
+    write_set(str(path), lay_out(observation, sky), overwrite=True)
+    return str(path)
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    """A Slurm of this machine."""
+    folder = tmp_path_factory.mktemp("slurm")
+    with running_slurm(folder) as conf, pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SLURM_CONF", conf)
+        patch.setenv("PYTHONPATH", str(ROOT))  # as good as installed
+        patch.chdir(tmp_path_factory.mktemp("jobs"))  # for what the jobs write
+        yield
+        assert not jobs(), "a test has left jobs behind"
 
 
 @pytest.fixture(scope="session")

@@ -9,26 +9,13 @@ import pytest
 
 from pfb.config import Clean, Image
 from pfb.errors import InputError
-from pfb.io.simulated_set import Simulation, lay_out, write_set
-from pfb.io.sky import random_sky
+from pfb.graph import grain as grain_module
+from pfb.graph.grain import Grain
 from pfb.pipeline import budget as module
 from pfb.pipeline.budget import GIB, PROCESS, allowed, budget, disk, largest, limit, require, samples_of, shrunk
 from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.imaging import plan
 from pfb.pipeline.reporting import Silent
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory):
-    """Three dishes for a minute, eight channels."""
-    path = tmp_path_factory.mktemp("budget") / "a.ms"
-    sky = random_sky(1.1, -0.8, nsource=3, ref_freq=1.284e9, seed=0)
-    observation = Simulation(
-        nant=3, nchan=8, nspw=1, band="L", scans=1, scan_length=1.0, dump=8.0, ra=63.36, dec=-45.0,
-        start="2024-06-10T06:00:00", sefd=420.0, gain_error=0.0, rfi=0.0, seed=0,
-    )  # fmt: skip
-    write_set(str(path), lay_out(observation, sky), overwrite=True)
-    return str(path)
 
 
 def planned(observed, kind=Clean, **given):
@@ -156,6 +143,13 @@ def test_the_disk_that_products_take_is_known(pfb, observed, tmp_path, kind):
     config = Clean(checkpoint=0, **options) if kind == "clean" else Image(**options)
     expected = disk(plan((observed,), config, Silent())[1], config)
     assert 0.6 * expected < written < 1.05 * expected
+
+
+def test_a_worker_that_has_all_bands_needs_memory_for_all(observed, monkeypatch):
+    monkeypatch.setattr(grain_module, "grain_of", lambda *_: Grain.BLOCK)
+    one, two = (needs(observed, nworker=n, nthread=1, nband=4).stages for n in (1, 2))
+    assert two["primal-dual"] == one["primal-dual"]
+    assert two["residual"] < one["residual"]
 
 
 def test_the_disk_that_checkpoints_take_is_known(pfb, observed, tmp_path, monkeypatch):

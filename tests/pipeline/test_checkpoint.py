@@ -20,11 +20,12 @@ from distributed import LocalCluster
 
 from pfb.config import Clean
 from pfb.errors import InputError
+from pfb.graph import grain as grain_module
 from pfb.graph.cluster import ClusterEngine
 from pfb.graph.grain import Grain
 from pfb.io.dataset import open_dataset
 from pfb.operators.hessian import VisibilityHessian
-from pfb.pipeline import checkpoint, clean, deconvolution
+from pfb.pipeline import checkpoint, clean
 from pfb.pipeline.checkpoint import MAY_CHANGE, SHARE, Safety
 from pfb.pipeline.reporting import Silent
 from tests.observations import ROOT, change, small_set
@@ -329,7 +330,7 @@ def test_workers_that_are_killed_twenty_times(small, tmp_path, dataset_only, mon
 
     monkeypatch.setattr(ClusterEngine, "__init__", hunted)
     # Else most of what there is to lose would be a few tasks on one worker.
-    monkeypatch.setattr(deconvolution, "grain_of", lambda *_: Grain.STEP)
+    monkeypatch.setattr(grain_module, "grain_of", lambda *_: Grain.STEP)
     try:
         clean.run((small,), Clean(output=str(tmp_path / "out"), niter=12, workers=2, threads_per_worker=1, **OPTIONS), Begun())
     finally:

@@ -525,7 +525,7 @@ def start(path, prefix, *words):
 
 @pytest.mark.parametrize(
     ("number", "code", "said"),
-    [(signal.SIGINT, 130, "pfb: interrupted"), (signal.SIGTERM, 143, "pfb: terminated; nothing was written")],
+    [(signal.SIGINT, 130, "pfb: interrupted"), (signal.SIGTERM, 143, "pfb: terminated before its products were written")],
 )
 def test_an_interrupt_leaves_nothing(small, tmp_path, number, code, said):
     """Without checkpoints, that is; those are for tests of their own."""

@@ -19,24 +19,12 @@ from pfb.errors import InputError, PfbError
 from pfb.graph.cluster import CONFIG
 from pfb.pipeline import clusters, session
 from pfb.pipeline.reporting import Silent
-from tests.deployments import jobs, running_slurm, running_sshd, until
+from tests.deployments import jobs, running_sshd, until
 from tests.observations import ROOT, small_set
 from tests.pipeline.test_session import threads_of
 
 JOB = "{cores: 1, memory: 1500MB, walltime: 00:05:00, interface: lo}"
 SMALL = ["--npix", "64", "--cell", "4", "--nband", "2", "--bases", "self,db1", "--niter", "2", "--pd-maxit", "10"]
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    """A Slurm of this machine."""
-    folder = tmp_path_factory.mktemp("slurm")
-    with running_slurm(folder) as conf, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", conf)
-        patch.setenv("PYTHONPATH", str(ROOT))  # as good as installed
-        patch.chdir(tmp_path_factory.mktemp("jobs"))  # for what the jobs write
-        yield
-        assert not jobs(), "a test has left jobs behind"
 
 
 @pytest.fixture

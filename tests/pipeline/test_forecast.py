@@ -7,27 +7,13 @@ from types import SimpleNamespace
 import pytest
 
 from pfb.config import Clean, Image
+from pfb.graph import grain as grain_module
 from pfb.graph.grain import Grain
-from pfb.io.simulated_set import Simulation, lay_out, write_set
-from pfb.io.sky import random_sky
 from pfb.pipeline import forecast as module
 from pfb.pipeline.deconvolution import ITERATIONS
 from pfb.pipeline.forecast import COUNTED, announce, duration, forecast, seconds, size_of, solver_of, traffic
 from pfb.pipeline.imaging import plan
 from pfb.pipeline.reporting import Silent
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory):
-    """Three dishes for a minute, eight channels."""
-    path = tmp_path_factory.mktemp("forecast") / "a.ms"
-    sky = random_sky(1.1, -0.8, nsource=3, ref_freq=1.284e9, seed=0)
-    observation = Simulation(
-        nant=3, nchan=8, nspw=1, band="L", scans=1, scan_length=1.0, dump=8.0, ra=63.36, dec=-45.0,
-        start="2024-06-10T06:00:00", sefd=420.0, gain_error=0.0, rfi=0.0, seed=0,
-    )  # fmt: skip
-    write_set(str(path), lay_out(observation, sky), overwrite=True)
-    return str(path)
 
 
 def planned(observed, kind=Clean, **given):
@@ -46,14 +32,14 @@ def test_iterations_are_counted_over_a_graph():
 @pytest.fixture
 def fine(monkeypatch):
     """Every step is a task, though images are small."""
-    monkeypatch.setattr(module, "grain_of", lambda *_: Grain.STEP)
+    monkeypatch.setattr(grain_module, "grain_of", lambda *_: Grain.STEP)
 
 
 def test_joined_tasks_are_fewer_and_move_the_same_or_nothing(observed, monkeypatch):
     made, config = planned(observed)
     found = {}
     for grain in Grain:
-        monkeypatch.setattr(module, "grain_of", lambda *_, grain=grain: grain)
+        monkeypatch.setattr(grain_module, "grain_of", lambda *_, grain=grain: grain)
         found[grain] = forecast(made, config, 2, 1)
     assert found[Grain.WORKER].moved == found[Grain.STEP].moved > 0
     assert found[Grain.BLOCK].moved == 0

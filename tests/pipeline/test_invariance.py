@@ -17,6 +17,7 @@ from distributed import LocalCluster
 from pfb.graph import blocks as blocks_module
 from pfb.graph import cluster as cluster_module
 from pfb.graph import deconvolution as builders
+from pfb.graph import grain as grain_module
 from pfb.graph.blocks import Blocks
 from pfb.graph.cluster import CONFIG
 from pfb.graph.engine import ThreadEngine
@@ -25,7 +26,7 @@ from pfb.graph.names import stage_of
 from pfb.io import window
 from pfb.io.dataset import HISTORY
 from pfb.io.measurement_set import release
-from pfb.pipeline import deconvolution, planning
+from pfb.pipeline import planning
 from tests.observations import change, small_set
 from tests.pipeline.conftest import Recorder
 from tests.pipeline.small_runs import NEAR, same, sky
@@ -80,7 +81,7 @@ def distance(one, other, name):
 def grained(grain):
     """A task is that much, whatever takes the least time."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(deconvolution, "grain_of", lambda *_: grain)
+        patch.setattr(grain_module, "grain_of", lambda *_: grain)
         yield
 
 

@@ -15,12 +15,13 @@ from dask.utils import key_split
 
 from pfb.config import Clean, Image
 from pfb.errors import PfbError
+from pfb.graph import grain as grain_module
 from pfb.graph.cluster import ClusterEngine
 from pfb.graph.engine import ThreadEngine
 from pfb.graph.grain import Grain
 from pfb.graph.names import STAGES
 from pfb.graph.phases import Phase
-from pfb.pipeline import clean, deconvolution, image, profile
+from pfb.pipeline import clean, image, profile
 from pfb.pipeline.profile_files import ordered, shares, total, write_phases
 from tests.observations import small_set
 
@@ -36,7 +37,7 @@ def field(tmp_path_factory):
 @pytest.fixture(autouse=True)
 def _every_step_is_a_task(monkeypatch):
     """Of images as small as these many iterations would be one."""
-    monkeypatch.setattr(deconvolution, "grain_of", lambda *_: Grain.STEP)
+    monkeypatch.setattr(grain_module, "grain_of", lambda *_: Grain.STEP)
 
 
 @pytest.fixture

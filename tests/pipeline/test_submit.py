@@ -15,8 +15,8 @@ import pytest
 from pfb.io.dataset import open_dataset
 from pfb.pipeline import submit as pipeline
 from pfb.pipeline.clusters import environment
-from tests.deployments import jobs, running_slurm, until
-from tests.observations import ROOT, small_set
+from tests.deployments import jobs, until
+from tests.observations import small_set
 
 SUBMIT = {"slurm": "sbatch", "pbs": "qsub"}
 FOLDER = "with blanks, $HOME and 'quotes'"
@@ -303,16 +303,6 @@ def test_pbs_has_a_clock_of_its_own(stage):
 
 
 # Real jobs
-
-
-@pytest.fixture(scope="module")
-def slurm(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("slurm")
-    with running_slurm(folder) as conf, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("SLURM_CONF", conf)
-        patch.setenv("PYTHONPATH", str(ROOT))  # as good as installed
-        yield
-        assert not jobs(), "a test has left jobs behind"
 
 
 SMALL = "--template slurm --cores 1 --memory 2G --walltime 0:10:00 --interface lo --dashboard-port 0 --submit".split()
