@@ -50,7 +50,7 @@ def small_set(path, *, sky=None, **parameters):
     """Write a small set and return it as `Observed`.
 
     `parameters` are fields of `Simulation`, in place of `SMALL`, or of `Defects`; the sky is
-    `small_sky` around the target unless one is given.
+    `small_sky` around the target unless one is given. There is a signal wherever the defects leave any.
     """
     names = {f.name for f in fields(Defects)}
     defects = Defects(**{k: v for k, v in parameters.items() if k in names})
@@ -58,7 +58,22 @@ def small_set(path, *, sky=None, **parameters):
     sky = small_sky(given["ra"], given["dec"]) if sky is None else sky
     layout = lay_out(Simulation(**given, defects=defects), sky)
     write_set(str(path), layout)
-    return Observed(str(path), layout, sky)
+    made = Observed(str(path), layout, sky)
+    assert strength(made) > 1e-3, f"{path} holds no signal"
+    return made
+
+
+def strength(made):
+    """The mean modulus of the good samples of the first window, in Jy; infinite if the defects leave none."""
+    defects, window = made.layout.simulation.defects, made.layout.windows[0]
+    column = next((c for c in ("DATA", "CORRECTED_DATA") if c not in defects.zero_columns + defects.empty_columns), None)
+    if column is None or (column == "CORRECTED_DATA" and not defects.corrected_data):
+        return np.inf
+    with arcae.table(made.path) as table:
+        rows = np.flatnonzero(table.getcol("DATA_DESC_ID") == window.data_desc_id)
+        vis, flag = (table.getcol(name, index=(rows,)) for name in (column, "FLAG"))
+    good = vis[(flag == 0) & np.isfinite(vis)]
+    return float(np.abs(good).mean()) if len(good) else np.inf
 
 
 def read_window(w, rows=None, channels=slice(None)):

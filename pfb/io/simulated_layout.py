@@ -52,7 +52,7 @@ class Defects:
     nan_uvw: bool = False
     """Every fifth row has no uvw."""
     weight_spectrum: str = "normal"
-    """``normal``, ``zero``, ``one``, ``negative`` (every fourth row), ``absent`` or ``empty`` (a column without cells)."""
+    """``normal``, ``zero``, ``one``, ``negative`` (every fourth row) or ``absent``."""
     weight: str = "normal"
     """``normal`` or ``zero``."""
     infinite_weight: tuple[int, ...] = ()
@@ -60,6 +60,33 @@ class Defects:
     corrected_data: bool = True
     model_data: bool = False
     """MODEL_DATA exists, with one channel too many."""
+    zero_columns: tuple[str, ...] = ()
+    """Visibility columns that were made but never filled."""
+    empty_columns: tuple[str, ...] = ()
+    """Optional columns that have no cells; their shape is free."""
+    unflagged_rfi: float = 0.0
+    """Fraction of samples with interference that nobody has flagged."""
+    weight_factor: float = 1.0
+    """Of all weights over what they should be."""
+    flagged_below: float = 0.0
+    """Baselines shorter than this, projected, in metres are flagged."""
+    uvw_factor: tuple[float, float, float] = (1.0, 1.0, 1.0)
+    """What UVW is multiplied by when the visibilities have been made."""
+    centre_error: float = 0.0
+    """How far North of the truth, in degrees, FIELD says that the phase centre is."""
+    time_shift: float = 0.0
+    """Seconds that TIME is late."""
+    duplicated_rows: bool = False
+    """Every ninth row is the one before it once more."""
+    zero_widths: bool = False
+    """CHAN_WIDTH is zero."""
+    dish_diameter: bool = True
+    """Whether ANTENNA says how large the dishes are."""
+    telescope: str = "MeerKAT"
+    missing_tables: tuple[str, ...] = ()
+    """Sub-tables that the set names but has not."""
+    read_only: bool = False
+    """Nobody may write to the set."""
 
 
 @dataclass(frozen=True, kw_only=True)

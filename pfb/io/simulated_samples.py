@@ -15,7 +15,7 @@ from pfb.types import Complex
 Columns = dict[str, NDArray[Any]]
 
 _RFI = 30.0
-"""Added to flagged samples, in Jy."""
+"""Added to samples with interference, in Jy."""
 
 
 def draw_gains(layout: Layout, rng: np.random.Generator) -> list[Complex]:
@@ -40,7 +40,10 @@ def make_block(layout: Layout, block: Block, gains: Complex, rng: np.random.Gene
     if defects.model_data:
         columns["MODEL_DATA"] = np.zeros((len(uvw), len(window.freq) + 1, len(defects.feeds)), np.complex64)
     _spoil(layout, columns)
-    return columns
+    if defects.unflagged_rfi:
+        _disturb(columns, defects.unflagged_rfi, rng)
+    _misplace(layout, columns)
+    return {name: values for name, values in columns.items() if name not in defects.empty_columns}
 
 
 def _small_columns(layout: Layout, block: Block, window: SimulatedWindow) -> Columns:
@@ -88,7 +91,8 @@ def _weights(layout: Layout, shape: tuple[int, ...], rng: np.random.Generator) -
     defects = layout.simulation.defects
     spectrum = (rng.uniform(0.8, 1.2, shape) / (layout.noise**2 or 1.0)).astype(np.float32)
     mean = spectrum.mean(axis=1)
-    columns = {"WEIGHT": mean, "SIGMA": 1 / np.sqrt(mean), "WEIGHT_SPECTRUM": spectrum}
+    spectrum *= np.float32(defects.weight_factor)
+    columns = {"WEIGHT": mean * np.float32(defects.weight_factor), "SIGMA": 1 / np.sqrt(mean), "WEIGHT_SPECTRUM": spectrum}
     if defects.weight == "zero":
         columns["WEIGHT"] = np.zeros_like(mean)
     if defects.weight_spectrum in ("zero", "one"):
@@ -96,14 +100,13 @@ def _weights(layout: Layout, shape: tuple[int, ...], rng: np.random.Generator) -
     if defects.weight_spectrum == "negative":
         columns["WEIGHT_SPECTRUM"][::4] *= -1
     columns["WEIGHT_SPECTRUM"][..., list(defects.infinite_weight)] = np.inf
-    if defects.weight_spectrum == "empty":
-        del columns["WEIGHT_SPECTRUM"]
     return columns
 
 
 def _spoil(layout: Layout, columns: Columns) -> None:
     """Put into the samples what nobody must use."""
     defects, flag = layout.simulation.defects, columns["FLAG"]
+    flag[np.hypot(columns["UVW"][:, 0], columns["UVW"][:, 1]) < defects.flagged_below] = True
     columns["FLAG_ROW"] = np.asarray(flag.all(axis=(1, 2)))
     visibilities = (columns["DATA"], columns["CORRECTED_DATA"])
     for vis in visibilities:
@@ -118,5 +121,28 @@ def _spoil(layout: Layout, columns: Columns) -> None:
         columns["FLAG_ROW"][::3] = True
         for vis in visibilities:
             vis[::3] += _RFI
+    for name in defects.zero_columns:
+        columns[name][:] = 0
+
+
+def _disturb(columns: Columns, fraction: float, rng: np.random.Generator) -> None:
+    """Add interference of random phase to samples that are not flagged."""
+    rows, channels, _ = columns["DATA"].shape
+    hit = (rng.random((rows, channels)) < fraction)[..., None]
+    interference = np.where(hit, _RFI * np.exp(2j * np.pi * rng.random((rows, channels, 1))), 0).astype(np.complex64)
+    for vis in (columns["DATA"], columns["CORRECTED_DATA"]):
+        vis += np.where(columns["FLAG"], 0, interference)
+
+
+def _misplace(layout: Layout, columns: Columns) -> None:
+    """Spoil what says when and where a row was observed."""
+    defects = layout.simulation.defects
+    columns["UVW"] *= defects.uvw_factor
+    for name in ("TIME", "TIME_CENTROID"):
+        columns[name] = columns[name] + defects.time_shift
     if defects.nan_uvw:
         columns["UVW"][::5] = np.nan
+    if defects.duplicated_rows:
+        repeats = np.arange(8, len(columns["UVW"]), 9)
+        for values in columns.values():
+            values[repeats] = values[repeats - 1]

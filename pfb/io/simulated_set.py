@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,16 @@ def write_set(path: str, layout: Layout, *, overwrite: bool = False, progress: C
                 first = last
                 progress(1)
         write_subtables(str(temporary), layout)
+        _harm(temporary, layout.simulation.defects)
+
+
+def _harm(path: Path, defects: Defects) -> None:
+    """Spoil a complete set as a whole."""
+    for name in defects.missing_tables:
+        shutil.rmtree(path / name)
+    if defects.read_only:
+        for place in (path, *path.rglob("*")):
+            place.chmod(0o555 if place.is_dir() else 0o444)
 
 
 def _put(table: Any, columns: dict[str, NDArray[Any]], rows: slice | NDArray[np.int64]) -> None:

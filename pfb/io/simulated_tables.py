@@ -36,7 +36,7 @@ def create_main(path: str, layout: Layout) -> Table:
     description, complete = ms_descriptor("MAIN"), ms_descriptor("MAIN", complete=True)
     managers: list[dict[str, Any]] = []
     for name in [*optional, "FLAG"]:
-        fixed = len(channels) == 1 and not (name == "WEIGHT_SPECTRUM" and defects.weight_spectrum == "empty")
+        fixed = len(channels) == 1 and name not in defects.empty_columns
         size = max(channels) + (name == "MODEL_DATA")
         description[name] = description.get(name, complete[name]) | {"ndim": 2}
         tile = (corr, size, max(1, _TILE_BYTES // (8 * corr * size)))
@@ -96,7 +96,7 @@ def _antennas(path: str, layout: Layout) -> None:
     names = _texts(layout.dishes)
     _write(path, "ANTENNA", n, {
         "NAME": names, "STATION": names, "TYPE": _texts(["GROUND-BASED"] * n), "MOUNT": _texts(["ALT-AZ"] * n),
-        "POSITION": layout.itrf, "OFFSET": np.zeros((n, 3)), "DISH_DIAMETER": np.full(n, DISH_DIAMETER),
+        "POSITION": layout.itrf, "OFFSET": np.zeros((n, 3)), "DISH_DIAMETER": np.full(n, DISH_DIAMETER * layout.simulation.defects.dish_diameter),
         "FLAG_ROW": np.zeros(n, bool),
     })  # fmt: skip
     receptors = ["R", "L"] if layout.simulation.defects.feeds[0] in CIRCULAR else ["X", "Y"]
@@ -120,7 +120,7 @@ def _frequencies(path: str, layout: Layout) -> None:
         polarizations.insert(0, (1,))
         descriptions = [(0, 0, 0)] + [(d, spw, 1) for d, spw, _ in descriptions] + [(len(descriptions) + 1, 0, 0)]
     n = len(windows)
-    widths = [np.full(len(freq), width) for _, freq, width in windows]
+    widths = [np.full(len(freq), 0.0 if defects.zero_widths else width) for _, freq, width in windows]
     _write(path, "SPECTRAL_WINDOW", n, {
         "CHAN_FREQ": [freq for _, freq, _ in windows], "CHAN_WIDTH": widths,
         "EFFECTIVE_BW": [abs(w) for w in widths], "RESOLUTION": [abs(w) for w in widths],
@@ -148,7 +148,8 @@ def _fields(path: str, layout: Layout) -> None:
     n = len(layout.fields)
     names = _texts(f.name for f in layout.fields)
     numbers = np.arange(n, dtype=np.int32)
-    directions = [np.array([[f.ra, f.dec]]) for f in layout.fields]
+    error = np.deg2rad(layout.simulation.defects.centre_error)
+    directions = [np.array([[f.ra, f.dec + error]]) for f in layout.fields]
     codes = _texts(f.intent.removeprefix("CALIBRATE_")[:1] for f in layout.fields)
     _write(path, "FIELD", n, {
         "NAME": names, "CODE": codes, "TIME": np.full(n, layout.start), "NUM_POLY": np.zeros(n, np.int32),
@@ -170,7 +171,7 @@ def _fields(path: str, layout: Layout) -> None:
 def _observation(path: str, layout: Layout) -> None:
     nothing = [_texts(["none"])]
     _write(path, "OBSERVATION", 1, {
-        "TELESCOPE_NAME": _texts(["MeerKAT"]), "TIME_RANGE": np.array([[layout.start, layout.end]]),
+        "TELESCOPE_NAME": _texts([layout.simulation.defects.telescope]), "TIME_RANGE": np.array([[layout.start, layout.end]]),
         "OBSERVER": _texts(["pfb"]), "PROJECT": _texts(["simulation"]), "LOG": nothing, "SCHEDULE": nothing,
         "SCHEDULE_TYPE": _texts(["none"]), "RELEASE_DATE": np.array([layout.end]), "FLAG_ROW": np.zeros(1, bool),
     })  # fmt: skip

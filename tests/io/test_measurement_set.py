@@ -40,7 +40,7 @@ LAYOUTS = {
     "negative weights": dict(weight_spectrum="negative"),
     "infinite weight": dict(infinite_weight=(1, 2)),
     "WEIGHT alone": dict(weight_spectrum="absent"),
-    "empty WEIGHT_SPECTRUM": dict(weight_spectrum="empty", channels=(5, 9)),
+    "empty WEIGHT_SPECTRUM": dict(empty_columns=("WEIGHT_SPECTRUM",), channels=(5, 9)),
     "no CORRECTED_DATA": dict(corrected_data=False, gain_error=0.1),
 }
 SELECTIONS = {

@@ -2,6 +2,7 @@
 
 import os
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -340,7 +341,7 @@ def test_weights(tmp_path):
 
 def test_columns_that_are_absent_empty_or_misshaped(tmp_path):
     tables = pytest.importorskip("casacore.tables")
-    made = small_set(tmp_path / "a.ms", weight_spectrum="empty", corrected_data=False, model_data=True)
+    made = small_set(tmp_path / "a.ms", empty_columns=("WEIGHT_SPECTRUM",), corrected_data=False, model_data=True)
     with tables.table(made.path, ack=False) as t:
         assert "CORRECTED_DATA" not in t.colnames()
         assert not t.iscelldefined("WEIGHT_SPECTRUM", 0)
@@ -349,10 +350,83 @@ def test_columns_that_are_absent_empty_or_misshaped(tmp_path):
         assert "WEIGHT_SPECTRUM" not in t.colnames()
 
 
+def test_columns_that_were_never_filled(tmp_path):
+    made = small_set(tmp_path / "a.ms", zero_columns=("CORRECTED_DATA",), empty_columns=("DATA",))
+    tables = pytest.importorskip("casacore.tables")
+    assert not columns(made, "CORRECTED_DATA")[0].any()
+    with tables.table(made.path, ack=False) as t:
+        assert not any(t.iscelldefined("DATA", row) for row in range(t.nrows()))
+
+
+def test_interference_that_nobody_flagged(tmp_path):
+    plain, made = (small_set(tmp_path / f"{f}.ms", unflagged_rfi=f) for f in (0.0, 0.1))
+    (flag, clean), (same, found) = (columns(m, "FLAG", "DATA") for m in (plain, made))
+    np.testing.assert_array_equal(flag, same)
+    np.testing.assert_array_equal(found[flag], clean[flag])
+    hit = np.abs(found - clean)[~flag]
+    assert 0.08 < (hit > 0).mean() < 0.12
+    np.testing.assert_allclose(hit[hit > 0], 30, rtol=1e-5)
+
+
+def test_weights_of_a_wrong_scale(tmp_path):
+    names = ("WEIGHT", "WEIGHT_SPECTRUM", "SIGMA")
+    right, wrong = (columns(small_set(tmp_path / f"{f}.ms", weight_factor=f), *names) for f in (1.0, 4.0))
+    for one, other, factor in zip(right, wrong, (4, 4, 1), strict=True):
+        np.testing.assert_allclose(other, factor * one, rtol=1e-6)
+
+
+def test_short_baselines_may_be_flagged(tmp_path):
+    uvw, flag, row = columns(small_set(tmp_path / "a.ms", rfi=0.0, flagged_below=500.0), "UVW", "FLAG", "FLAG_ROW")
+    short = np.hypot(uvw[:, 0], uvw[:, 1]) < 500
+    assert 0.1 < short.mean() < 0.9
+    np.testing.assert_array_equal(row, short)
+    np.testing.assert_array_equal(flag[:, 3].all(axis=1), short)
+
+
+def test_what_is_said_of_place_and_time_may_be_wrong(tmp_path):
+    names = ("UVW", "TIME", "TIME_CENTROID", "DATA")
+    plain = columns(small_set(tmp_path / "a.ms"), *names)
+    made = small_set(tmp_path / "b.ms", uvw_factor=(-1, 2, 1), time_shift=60.0, centre_error=0.5, dish_diameter=False, telescope="X")
+    found = columns(made, *names)
+    np.testing.assert_array_equal(found[0], plain[0] * [-1, 2, 1])
+    np.testing.assert_array_equal(found[1:3], np.array(plain[1:3]) + 60)
+    np.testing.assert_array_equal(found[3], plain[3])
+    assert np.rad2deg(cells(made, "PHASE_DIR", "FIELD")[0]).ravel()[1] == pytest.approx(-44.5)
+    assert not columns(made, "DISH_DIAMETER", subtable="ANTENNA")[0].any()
+    assert columns(made, "TELESCOPE_NAME", subtable="OBSERVATION")[0] == ["X"]
+
+
+def test_rows_that_are_there_twice(tmp_path):
+    names = ("UVW", "TIME", "ANTENNA1", "ANTENNA2", "DATA", "FLAG", "WEIGHT")
+    plain, found = (columns(small_set(tmp_path / f"{d}.ms", duplicated_rows=d), *names) for d in (False, True))
+    rows = np.arange(len(plain[0]))
+    rows[8::9] -= 1
+    for one, other in zip(plain, found, strict=True):
+        np.testing.assert_array_equal(other, one[rows])
+
+
+def test_widths_and_tables_may_be_missing(tmp_path):
+    made = small_set(tmp_path / "a.ms", zero_widths=True, missing_tables=("SOURCE", "STATE"))
+    assert not cells(made, "CHAN_WIDTH", "SPECTRAL_WINDOW")[0].any()
+    tables = pytest.importorskip("casacore.tables")
+    with tables.table(made.path, ack=False) as t:
+        assert {"SOURCE", "STATE"} <= set(t.keywordnames())
+    assert not {"SOURCE", "STATE"} & set(os.listdir(made.path))
+
+
+def test_a_set_that_nobody_may_write(tmp_path):
+    made = small_set(tmp_path / "a.ms", read_only=True)
+    places = [Path(made.path), *Path(made.path).rglob("*")]
+    assert len(places) > 50
+    assert not any(place.stat().st_mode & 0o222 for place in places)
+
+
 def test_no_defect_is_untested():
     tested = {
         "feeds", "frame", "channels", "descending", "unused_descriptions", "autocorrelations", "shuffled", "flagged_channels",
         "flagged_windows", "all_flagged", "flagged_rows", "nan_in_flagged", "nan_unflagged", "nan_uvw", "weight_spectrum",
-        "weight", "infinite_weight", "corrected_data", "model_data",
+        "weight", "infinite_weight", "corrected_data", "model_data", "zero_columns", "empty_columns", "unflagged_rfi",
+        "weight_factor", "flagged_below", "uvw_factor", "centre_error", "time_shift", "duplicated_rows", "zero_widths",
+        "dish_diameter", "telescope", "missing_tables", "read_only",
     }  # fmt: skip
     assert set(Defects.__dataclass_fields__) == tested

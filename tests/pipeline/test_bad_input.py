@@ -2,7 +2,6 @@
 
 import errno
 import re
-import shutil
 
 import numpy as np
 import pytest
@@ -22,13 +21,6 @@ FILES |= {"out-quicklook.png", "out.zarr"}
 @pytest.fixture(scope="module")
 def good(tmp_path_factory):
     return small_set(tmp_path_factory.mktemp("good") / "a.ms", nspw=2).path
-
-
-@pytest.fixture
-def bad(good, tmp_path):
-    """A set of one's own to spoil."""
-    shutil.copytree(good, tmp_path / "a.ms")
-    return str(tmp_path / "a.ms")
 
 
 @pytest.fixture
@@ -151,36 +143,37 @@ def test_a_set_given_twice(says, good):
     says(good, good, sentence=r"would count its samples twice; give each set once")
 
 
-def test_all_data_are_flagged(says, bad):
-    change(bad, "FLAG", np.ones_like)
-    says(bad, sentence=r"all selected samples of .*a\.ms are flagged; select others or unflag some$")
+SPOILT = {
+    "flagged": (dict(all_flagged=True), r"all selected samples of .*a\.ms are flagged; select others or unflag some$"),
+    "short ones flagged": (dict(flagged_below=1e6), r"all selected samples of .*a\.ms are flagged; select others or unflag"),
+    "weights": (
+        dict(weight_spectrum="zero", weight="zero"),
+        r"has no usable weights \(WEIGHT_SPECTRUM is all zero, WEIGHT is all zero\); fill one of them",
+    ),
+    "no column": (dict(corrected_data=False, empty_columns=("DATA",)), r"DATA of .*a\.ms has empty cells .*; choose another"),
+    "baselines": (dict(uvw_factor=(0, 0, 0)), r"UVW is zero in all selected rows, .*: compute the baselines of the set$"),
+    "one hand": (dict(feeds=(9,)), r"Stokes I needs XX and YY \(9, 12\) or RR and LL \(5, 8\)"),
+}
 
 
-def test_all_rows_are_flagged(says, bad):
-    change(bad, "FLAG_ROW", np.ones_like)
-    says(bad, sentence=r"all selected samples of .*a\.ms are flagged; select others or unflag some$")
+@pytest.mark.parametrize("case", SPOILT)
+def test_a_set_that_cannot_be_imaged(says, tmp_path, case):
+    defects, sentence = SPOILT[case]
+    says(small_set(tmp_path / "a.ms", nspw=2, **defects).path, sentence=sentence)
 
 
-def test_all_data_are_no_numbers(says, bad):
-    for column in ("DATA", "CORRECTED_DATA"):
-        change(bad, column, lambda v: np.full_like(v, np.nan))
-    says(bad, sentence=r"all selected samples are flagged or have weight zero: select others or unflag some$")
-
-
-def test_both_weight_columns_are_zero(says, bad):
-    for column in ("WEIGHT", "WEIGHT_SPECTRUM"):
-        change(bad, column, np.zeros_like)
-    says(bad, sentence=r"has no usable weights \(WEIGHT_SPECTRUM is all zero, WEIGHT is all zero\); fill one of them")
-
-
-def test_baselines_have_no_length(says, bad):
-    change(bad, "UVW", np.zeros_like)
-    says(bad, sentence=r"UVW is zero in all selected rows, .*: compute the baselines of the set$")
-
-
-def test_a_hand_is_missing(says, tmp_path):
-    made = small_set(tmp_path / "a.ms", feeds=(9,))
-    says(made.path, sentence=r"Stokes I needs XX and YY \(9, 12\) or RR and LL \(5, 8\)")
+@pytest.mark.parametrize(
+    ("columns", "value", "sentence"),
+    [
+        (("FLAG_ROW",), True, r"all selected samples of .*a\.ms are flagged; select others or unflag some$"),
+        (("DATA", "CORRECTED_DATA"), np.nan, r"all selected samples are flagged or have weight zero: select others or unflag"),
+    ],
+)
+def test_a_column_without_use(says, tmp_path, columns, value, sentence):
+    made = small_set(tmp_path / "a.ms")
+    for column in columns:
+        change(made.path, column, lambda v: np.full_like(v, value))
+    says(made.path, sentence=sentence)
 
 
 def test_fields_of_different_centres(says, tmp_path):

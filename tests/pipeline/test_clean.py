@@ -23,7 +23,7 @@ from pfb.operators.hessian import VisibilityHessian
 from pfb.pipeline import clean
 from pfb.pipeline.reporting import Silent
 from pfb.solvers.major_cycle import Cycle, Outcome
-from tests.observations import ROOT, change, read_window, small_set
+from tests.observations import ROOT, read_window, small_set
 from tests.pipeline.small_runs import ARCSEC, CELL, NEAR, same, sky
 
 C = 299792458.0
@@ -439,8 +439,7 @@ def test_the_place_of_an_empty_band_does_not_matter(run, tmp_path):
 
 
 def test_data_that_are_all_zero_give_images_that_are(run, small, tmp_path, recorder):
-    made = small_set(tmp_path / "a.ms")
-    change(made.path, "CORRECTED_DATA", np.zeros_like)
+    made = small_set(tmp_path / "a.ms", zero_columns=("CORRECTED_DATA",))
     ds = run(made.path, report=recorder)
     assert recorder.warnings == [
         f"CORRECTED_DATA of {made.path} holds only zeros: choose another column with --data-column, or fill it"

@@ -225,9 +225,11 @@ def test_what_is_flagged_is_never_seen(pfb, tmp_path):
 
 
 @pytest.mark.usefixtures("dataset_only")
-@pytest.mark.parametrize("spectrum", ["zero", "one", "absent", "empty"])
+@pytest.mark.parametrize(
+    "spectrum", [*(dict(weight_spectrum=kind) for kind in ("zero", "one", "absent")), dict(empty_columns=("WEIGHT_SPECTRUM",))]
+)
 def test_weights_fall_back_to_the_column_weight(pfb, tmp_path, spectrum):
-    made = small_set(tmp_path / "a.ms", weight_spectrum=spectrum, **GOOD)
+    made = small_set(tmp_path / "a.ms", **spectrum, **GOOD)
     answer = pfb("image", made.path, "-o", tmp_path / "out", "--npix", 16, "--weighting", "natural")
     assert answer.code == 0
     assert f"{made.path}: WEIGHT gives the weights, because WEIGHT_SPECTRUM" in answer.out
@@ -494,8 +496,7 @@ class TestEveryOption:
     def test_wgridding(self, pfb, settings):
         # Baselines have no w worth the name in so small a field; give it some.
         made = settings.folder / "w.ms"
-        small_set(made, rfi=0.0, dec=30.0)
-        change(made, "UVW", lambda uvw: uvw * [1, 1, 300])
+        small_set(made, rfi=0.0, dec=30.0, uvw_factor=(1, 1, 300))
         for words, w_term in (([], True), (["--no-wgridding"], False)):
             ds = run(pfb, made, settings.folder / f"w{w_term}", "--nband", 1, "--weighting", "natural", *words)
             right, wrong = (dft(samples(made), (0, np.inf), w_term=w) / total(ds) for w in (w_term, not w_term))

@@ -6,7 +6,7 @@ from pfb.errors import InputError
 from pfb.io import window
 from pfb.io.measurement_set import Selection, release, select
 from pfb.pipeline import info, planning
-from tests.observations import change, read_window, small_set, unpack_real
+from tests.observations import read_window, small_set, unpack_real
 
 C = 299792458.0
 
@@ -107,8 +107,7 @@ def test_windows_without_rows_and_of_one_channel_are_described(tmp_path):
 
 
 def test_without_a_dish_diameter_no_size_is_suggested(tmp_path):
-    made = small_set(tmp_path / "a.ms")
-    change(f"{made.path}/ANTENNA", "DISH_DIAMETER", np.zeros_like)
+    made = small_set(tmp_path / "a.ms", dish_diameter=False)
     report = info.run(made.path)
     assert (report.suggestion.fov, report.suggestion.npix) == (None, None)
     assert "suggested size" not in overview(report)
@@ -136,8 +135,7 @@ def test_a_vlbi_set_is_not_offered_its_whole_primary_beam(tmp_path):
 
 
 def test_baselines_without_length_suggest_nothing(tmp_path):
-    made = small_set(tmp_path / "a.ms")
-    change(made.path, "UVW", np.zeros_like)
+    made = small_set(tmp_path / "a.ms", uvw_factor=(0, 0, 0))
     report = info.run(made.path)
     assert (report.longest_baseline, report.suggestion) == (0, None)
     assert overview(report)["longest baseline"] == "0 m: UVW is zero in all rows"

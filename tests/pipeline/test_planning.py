@@ -11,7 +11,7 @@ from pfb.errors import InputError
 from pfb.io.measurement_set import SelectedData, Selection, Window, select
 from pfb.pipeline import planning
 from pfb.types import Observation
-from tests.observations import change, small_set
+from tests.observations import small_set
 
 C = 299792458.0
 ARCSEC = np.deg2rad(1 / 3600)
@@ -189,8 +189,7 @@ class TestCell:
             options(cell=cell)
 
     def test_baselines_without_length(self, tmp_path):
-        made = small_set(tmp_path / "a.ms")
-        change(made.path, "UVW", np.zeros_like)
+        made = small_set(tmp_path / "a.ms", uvw_factor=(0, 0, 0))
         with pytest.raises(InputError, match=r"UVW is zero in all selected rows, .*: compute the baselines"):
             planning.image_geometry(select([made.path], Selection()), options())
 
