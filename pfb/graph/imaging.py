@@ -105,15 +105,15 @@ def residual(
 
     Returns
     -------
-    images, variances : list of Key
+    images, spreads : list of Key
         See `pfb.operators.measurement.Residual`.
     """
-    images, variances = [], []
+    images, spreads = [], []
     for v, (band, model) in enumerate(zip(bands, models, strict=True)):
         both = add(graph, names.key("subtract", v), gridder.residual, ref(band), ref(model))
         images.append(add(graph, names.key("residual", v), getattr, ref(both), "image"))
-        variances.append(add(graph, names.key("variance", v), getattr, ref(both), "variance"))
-    return images, variances
+        spreads.append(add(graph, names.key("variance", v), getattr, ref(both), "spread"))
+    return images, spreads
 
 
 def hessians(graph: Graph, names: Names, bands: Sequence[Key], gridder: Gridder, total: float, eta: float) -> list[Key]:

@@ -94,9 +94,10 @@ def _texts(values: Iterable[str]) -> NDArray[np.object_]:
 def _antennas(path: str, layout: Layout) -> None:
     n = len(layout.dishes)
     names = _texts(layout.dishes)
+    diameter = DISH_DIAMETER if layout.simulation.defects.dish_diameter else 0.0
     _write(path, "ANTENNA", n, {
         "NAME": names, "STATION": names, "TYPE": _texts(["GROUND-BASED"] * n), "MOUNT": _texts(["ALT-AZ"] * n),
-        "POSITION": layout.itrf, "OFFSET": np.zeros((n, 3)), "DISH_DIAMETER": np.full(n, DISH_DIAMETER * layout.simulation.defects.dish_diameter),
+        "POSITION": layout.itrf, "OFFSET": np.zeros((n, 3)), "DISH_DIAMETER": np.full(n, diameter),
         "FLAG_ROW": np.zeros(n, bool),
     })  # fmt: skip
     receptors = ["R", "L"] if layout.simulation.defects.feeds[0] in CIRCULAR else ["X", "Y"]

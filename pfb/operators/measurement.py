@@ -8,8 +8,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfb.kernels import gridding
+from pfb.kernels import chi_squared, gridding
 from pfb.types import Complex, Real, Visibilities
+
+
+class Spread(NamedTuple):
+    """How large the visibilities are that a model leaves of a band."""
+
+    variance: float
+    """Of the pixels of their image if they were incoherent, as noise is: half the sum of (weight |V|)^2."""
+    power: Real
+    """Half the sums of weight |V|^2, by the length of the baseline; see `pfb.kernels.chi_squared`."""
 
 
 class Residual(NamedTuple):
@@ -17,8 +26,7 @@ class Residual(NamedTuple):
 
     image: Real
     """Dirty image, (nx, ny) float64, not divided by the sum of the weights."""
-    variance: float
-    """Of the pixels of `image` if the visibilities left were incoherent, as noise is: half the sum of (weight |V|)^2."""
+    spread: Spread
 
 
 @dataclass(frozen=True)
@@ -68,14 +76,15 @@ class Gridder:
         """Subtract a model in Jy/pixel, (nx, ny), from a band's data and grid what is left."""
         model = model.astype(np.float64, copy=False)
         image = np.zeros(self.shape)
-        variance = 0.0
+        variance, power = 0.0, np.zeros(chi_squared.NBIN)
         for part in band:
             vis = gridding.degrid(part.uvw, part.freq, model, weight=part.weight, **self.options)
             np.subtract(part.vis, vis, out=vis)
             image += gridding.grid(part.uvw, part.freq, vis, part.weight, shape=self.shape, **self.options)
+            power += chi_squared.power(part.uvw, vis, part.weight)
             np.multiply(vis, part.weight, out=vis)
             variance += float(np.vdot(vis, vis).real) / 2
-        return Residual(image, variance)
+        return Residual(image, Spread(variance, power))
 
 
 class Measurement:

@@ -22,6 +22,7 @@ from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, unchanged
 from pfb.io.fits import read_mask
 from pfb.operators.constraints import Constraint
+from pfb.operators.measurement import Spread
 from pfb.operators.regularisers import JointPrior
 from pfb.pipeline.checkpoint import Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
@@ -29,6 +30,7 @@ from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Minimised, Progress, Statistics
 from pfb.solvers.primal_dual import Gate, relative, step_sizes
+from pfb.types import Real
 
 SHIFT = 4.0
 """What the preconditioner leaves to the duals, over the PSF's peak in a band; see docs/decisions.md for others."""
@@ -43,6 +45,8 @@ class Resident:
 
     models: list[Key]
     residuals: list[Key]
+    power: list[Real] | None = None
+    """Of the residual visibilities, see `pfb.operators.measurement.Spread`; None if they have not been made here."""
 
 
 class Deconvolution:
@@ -228,13 +232,14 @@ class Deconvolution:
         """Grid the exact residual of the model."""
         names = self.run.names.within("residual", *map(str, self.state.models))
         graph: Graph = {}
-        residuals, variances = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
-        run_stage(self.engine, self.report, "residual", graph, residuals + variances)
-        noise = math.sqrt(sum(self.engine.fetch(variances))) / self.imaged.total
-        self.engine.drop(variances)
+        residuals, spreads = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
+        run_stage(self.engine, self.report, "residual", graph, residuals + spreads)
+        found: list[Spread] = self.engine.fetch(spreads)
+        noise = math.sqrt(sum(spread.variance for spread in found)) / self.imaged.total
+        self.engine.drop(spreads)
         residuals = self.engine.detach(residuals)
         self._release(self.state.residuals)
-        self.state = Resident(self.state.models, residuals)
+        self.state = Resident(self.state.models, residuals, [spread.power for spread in found])
         return self._statistics(names)._replace(noise=noise)
 
     def keep(self) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from pfb.config import Image
 from pfb.errors import InputError
-from pfb.graph import imaging
+from pfb.graph import chi_squared, imaging
 from pfb.graph.engine import Engine
 from pfb.graph.names import Names, token
 from pfb.graph.tasks import Graph, Key, add, ref
@@ -23,6 +23,7 @@ from pfb.io.dataset import Layout
 from pfb.io.measurement_set import SelectedData, Selection, select
 from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
+from pfb.kernels.chi_squared import Expected
 from pfb.kernels.weighting import counts_shape
 from pfb.operators.measurement import Gridder
 from pfb.pipeline.budget import require_disk
@@ -62,6 +63,8 @@ class Imaged:
     wsum: list[float]
     freq: list[float]
     """Effective frequency of every band in Hz, with data or without."""
+    expected: list[Expected]
+    """What noise comes to in every band with data."""
 
 
 class Opened(NamedTuple):
@@ -179,9 +182,10 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     weighed = imaging.weigh(graph, names, loaded, scheme)
     sums = imaging.sums(graph, names, weighed)
     flat = [add(graph, names.within("zeros").key("statistics", v), only_zeros, ref(key)) for v, key in enumerate(weighed)]
-    run_stage(engine, report, "weight", graph, weighed + sums + flat)
-    totals = engine.fetch(sums)
-    engine.drop(loaded + sums)
+    noise = chi_squared.expectations(graph, names, loaded, weighed)
+    run_stage(engine, report, "weight", graph, weighed + sums + flat + noise)
+    totals, expected = engine.fetch(sums), engine.fetch(noise)
+    engine.drop(loaded + sums + noise)
 
     active = [band.index for band, (wsum, _) in zip(planned.bands, totals, strict=True) if wsum > 0]
     if not active:
@@ -219,7 +223,7 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
             report.warning(f"the PSF of band {index} has no main lobe to fit a beam to: it is left out of restored images")
     engine.drop(beams + writes)
     wsums = [w for w, _ in totals]
-    return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq)
+    return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq, [expected[i] for i in active])
 
 
 def only_zeros(band: Sequence[Visibilities]) -> list[bool | None]:

@@ -154,9 +154,9 @@ def test_images_equal_the_operators(weighed, engine):
     dirty = imaging.dirty(graph, names, keys, GRIDDER)
     psf = imaging.psf(graph, names, keys, GRIDDER, PSF_SHAPE)
     models = [value(graph, names.key("model", v), model(v)) for v in range(5)]
-    residual, variances = imaging.residual(graph, names, keys, models, GRIDDER)
+    residual, spreads = imaging.residual(graph, names, keys, models, GRIDDER)
     assert Counter(map(stage_of, graph)) == {"grid": 5, "psf": 5, "subtract": 5, "residual": 5, "variance": 5, "model": 5}
-    engine.run(graph, dirty + psf + residual + variances)
+    engine.run(graph, dirty + psf + residual + spreads)
     for found, make in (
         (dirty, lambda v: GRIDDER.dirty(bands[v])),
         (psf, lambda v: GRIDDER.psf(bands[v], PSF_SHAPE)),
@@ -165,7 +165,10 @@ def test_images_equal_the_operators(weighed, engine):
         for v, image in enumerate(engine.fetch(found)):
             np.testing.assert_array_equal(image, make(v))
             assert image.any() == (v not in (2, 3))
-    assert engine.fetch(variances) == [GRIDDER.residual(bands[v], model(v)).variance for v in range(5)]
+    for v, spread in enumerate(engine.fetch(spreads)):
+        variance, power = GRIDDER.residual(bands[v], model(v)).spread
+        assert spread.variance == variance
+        np.testing.assert_array_equal(spread.power, power)
     # The model is subtracted.
     assert all(np.abs(a - b).max() > 1 for a, b in zip(*(engine.fetch([k[0], k[1]]) for k in (dirty, residual)), strict=True))
 

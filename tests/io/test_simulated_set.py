@@ -386,7 +386,8 @@ def test_short_baselines_may_be_flagged(tmp_path):
 def test_what_is_said_of_place_and_time_may_be_wrong(tmp_path):
     names = ("UVW", "TIME", "TIME_CENTROID", "DATA")
     plain = columns(small_set(tmp_path / "a.ms"), *names)
-    made = small_set(tmp_path / "b.ms", uvw_factor=(-1, 2, 1), time_shift=60.0, centre_error=0.5, dish_diameter=False, telescope="X")
+    wrong = dict(uvw_factor=(-1, 2, 1), time_shift=60.0, centre_error=0.5, dish_diameter=False, telescope="X")
+    made = small_set(tmp_path / "b.ms", **wrong)
     found = columns(made, *names)
     np.testing.assert_array_equal(found[0], plain[0] * [-1, 2, 1])
     np.testing.assert_array_equal(found[1:3], np.array(plain[1:3]) + 60)

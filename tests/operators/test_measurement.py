@@ -110,7 +110,7 @@ def test_the_variance_of_a_residual_is_that_of_its_pixels_if_visibilities_are_in
     for _ in range(300):
         turned = [v * np.exp(2j * np.pi * rng.uniform(size=v.shape)) for v in left]
         squares.append(np.mean(np.square(dense(band, turned))))
-    assert GRIDDER.residual(band, model).variance == pytest.approx(np.mean(squares), rel=0.05)
+    assert GRIDDER.residual(band, model).spread.variance == pytest.approx(np.mean(squares), rel=0.05)
 
 
 def test_the_input_is_not_changed(band, rng):
