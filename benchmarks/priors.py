@@ -141,7 +141,7 @@ def run(path: Path, name: str, prior: str, rmsfactor: float, arguments: Sequence
     with recorder:
         clean.run((str(path),), config, recorder)
     model, sky = read_dataset(f"{output}.zarr"), SKIES[name]()
-    noise = synthetic.expected_noise(str(path), config)
+    noise = synthetic.expected_noise(f"{output}.zarr")
     result = score(model, sky, BEAM)
     completeness, index_error = sources(model, sky, noise)
     line = Line(

@@ -110,22 +110,6 @@ def score(model: Model, sky: Sequence[Component], beam: float = BEAM) -> Score:
     )
 
 
-def thermal_noise(natural: Sequence[Real], imaging: Sequence[Real]) -> float:
-    r"""Return the rms in Jy/beam that noise alone gives an image, :math:`\sqrt{\sum w^2 / n} / \sum w`.
-
-    Parameters
-    ----------
-    natural, imaging : arrays of equal shapes
-        Inverse variances n in Jy^-2, and imaging weights w; a sample of weight zero does not count.
-    """
-    variance = total = 0.0
-    for n, w in zip(natural, imaging, strict=True):
-        used = w > 0
-        variance += float((w[used] ** 2 / n[used]).sum())
-        total += float(w[used].sum())
-    return float(np.sqrt(variance)) / total
-
-
 def read_dataset(path: str) -> Model:
     """Read the model of a finished `pfb clean`."""
     ds = dataset.open_dataset(path, needs="clean")

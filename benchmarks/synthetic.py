@@ -22,23 +22,18 @@ from typing import Any, NamedTuple
 import click
 import numpy as np
 import wsclean
-from score import Model, Score, read_dataset, score, thermal_noise
+from score import Model, Score, read_dataset, score
 from stages import MIB, Recorder, markdown
 
 from pfb.cli.console import Console
 from pfb.cli.options import parameters
 from pfb.config import Clean
 from pfb.errors import PfbError
-from pfb.graph import imaging
-from pfb.graph.engine import ThreadEngine
-from pfb.graph.tasks import Graph
 from pfb.io import dataset
 from pfb.io.simulated_set import Simulation, lay_out, write_set
 from pfb.io.sky import Component, offset, write_sky
-from pfb.kernels.weighting import counts_shape
 from pfb.pipeline import clean
-from pfb.pipeline.imaging import names_of, plan
-from pfb.pipeline.reporting import Reporter, Silent
+from pfb.pipeline.reporting import Reporter
 from pfb.types import Real
 
 OPTIONS = dict(npix="1728", cell=2.0, nband=4, weighting="briggs", robust=0.0)
@@ -121,28 +116,18 @@ def configure(arguments: Sequence[str], output: str, options: Mapping[str, Any] 
         return Clean(**context.params)
 
 
-def expected_noise(path: str, config: Clean) -> float:
-    """Return the thermal noise of the MFS image in Jy/beam, from the natural and the imaging weights of all samples."""
-    names = names_of((path,), config)
-    planned = plan((path,), config, Silent())[1]
-    scheme = imaging.Weighting(config.weighting, config.robust, counts_shape(planned.geometry.shape), planned.geometry.cell)
-    graph: Graph = {}
-    loaded = imaging.load(graph, names, planned.loaders, config.clip)
-    weighed = imaging.weigh(graph, names, loaded, scheme)
-    engine = ThreadEngine(os.cpu_count() or 1)
-    try:
-        engine.run(graph, loaded + weighed)
-        natural, weight = ([part.weight for band in engine.fetch(keys) for part in band] for keys in (loaded, weighed))
-    finally:
-        engine.close()
-    return thermal_noise(natural, weight)
-
-
 def residual_rms(path: str) -> float:
     """Return the rms of the MFS residual of a dataset in Jy/beam."""
     ds = dataset.open_dataset(path, needs="clean")
     image: Real = ds["residual"].sum("band", skipna=True).values / float(ds["wsum"].sum())
     return float(image.std())
+
+
+def expected_noise(path: str) -> float:
+    """Return the thermal noise of the MFS image of a dataset in Jy/beam, by its weights."""
+    ds = dataset.open_dataset(path)
+    wsum, noise = (ds[name].values[ds["wsum"].values > 0] for name in ("wsum", "thermal"))
+    return float(np.linalg.norm(wsum * noise) / wsum.sum())
 
 
 def run_pfb(path: str, config: Clean, recorder: Recorder) -> tuple[Result, Model]:
@@ -151,7 +136,7 @@ def run_pfb(path: str, config: Clean, recorder: Recorder) -> tuple[Result, Model
         clean.run((path,), config, recorder)
     store, total = f"{config.output}.zarr", recorder.total
     model = read_dataset(store)
-    noise = expected_noise(path, config)
+    noise = expected_noise(store)
     return Result("pfb", score(model, truth()), residual_rms(store), noise, total.seconds, total.cpu, total.peak), model
 
 

@@ -145,6 +145,23 @@ class Imaging(Config):
     robust: float = option(
         0.0, minimum=-2.0, maximum=2.0, help="Briggs' parameter: -2 is nearly uniform, 2 nearly natural"
     )
+    super_uniform: int = option(
+        0, minimum=0, maximum=1000, metavar="CELLS",
+        help="density is counted in so many cells of the uv-plane on every side of a sample's own as well",
+    )
+    weight_grouping: str = option(
+        "mfs", choices=("mfs", "band"), help="density is counted over all bands together, or over every band alone"
+    )
+    weight_floor: float = option(
+        0.0, minimum=0.0, metavar="FRACTION",
+        help="least density, over the median of the cells with samples, so that lone samples are not blown up",
+    )
+    taper: str | None = option(
+        None, metavar="BMAJ[,BMIN,BPA]", help="weigh long baselines down, which smooths with this Gaussian in arcsec and degrees"
+    )
+    inner_taper: float | None = option(
+        None, above=0.0, metavar="ARCSEC", help="weigh short baselines down, which takes out what a Gaussian of this width keeps"
+    )
     epsilon: float = option(
         1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum"
     )

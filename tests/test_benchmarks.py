@@ -97,17 +97,6 @@ class TestScore:
         assert self.of(script, deltas(), outside).snr > 80
 
 
-def test_thermal_noise_is_that_of_the_weighted_mean(script, rng):
-    natural, weight = rng.uniform(0.5, 2, (40, 3)), rng.uniform(0, 1, (40, 3))
-    natural[::5], weight[::5] = 0, 0
-    sigma = np.divide(1, np.sqrt(natural), out=np.zeros_like(natural), where=natural > 0)
-    # The centre of the image is the mean of the real parts.
-    draws = [(weight * sigma * rng.standard_normal(weight.shape)).sum() / weight.sum() for _ in range(20_000)]
-    expected = script("score").thermal_noise([natural[:10], natural[10:]], [weight[:10], weight[10:]])
-    # The rms of 20 000 draws is known to 0.5 %.
-    assert np.std(draws) == pytest.approx(expected, rel=0.02)
-
-
 def test_the_sky_stays_what_it_is(script):
     sky = script("synthetic").truth()
     assert len(sky) == 85

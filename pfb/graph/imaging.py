@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from pfb.graph.blocks import reduce_bands
 from pfb.graph.names import Names
-from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged
+from pfb.graph.tasks import Graph, Key, add, ref, refs
 from pfb.kernels import samples, weighting
 from pfb.operators.hessian import PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder, effective_frequency, wsum
 from pfb.operators.preconditioner import Preconditioner
 from pfb.solvers.lanczos import largest_eigenvalue, start_vector
-from pfb.types import LinearOperator, Real, Visibilities
+from pfb.types import Beam, LinearOperator, Real, Visibilities
 
 Loader = Callable[[], Visibilities]
 Band = tuple[Visibilities, ...]
@@ -25,9 +25,9 @@ MARGIN = 1.03
 """On the scale of a preconditioner, since the Lanczos method approaches it from below."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Weighting:
-    """How imaging weights follow from natural ones.
+    """How imaging weights follow from natural ones: counted, summed over boxes, floored, divided by, tapered, in this order.
 
     Parameters
     ----------
@@ -39,12 +39,36 @@ class Weighting:
         Size of the grid of counts.
     cell : float
         Pixel size of the image in radians.
+    box, floor
+        As of `pfb.kernels.weighting.densities`.
+    per_band : bool
+        Every band has counts of its own; else they are pooled over all bands.
+    taper : Beam, optional
+        What the image is smoothed with.
+    inner : Beam, optional
+        What the image is smoothed with before it is subtracted from itself.
     """
 
     scheme: str
     robust: float
     counts: tuple[int, int]
     cell: float
+    box: int = 0
+    floor: float = 0.0
+    per_band: bool = False
+    taper: Beam | None = None
+    inner: Beam | None = None
+
+
+class Sums(NamedTuple):
+    """What the weights of a band come to."""
+
+    wsum: float
+    """Sum of the imaging weights."""
+    freq: float
+    """Mean frequency in Hz, weighted with them; NaN without data."""
+    natural: float
+    """Sum of the natural weights."""
 
 
 def load(graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]]], clip: float) -> list[Key]:
@@ -75,17 +99,32 @@ def load(graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]
 
 
 def weigh(graph: Graph, names: Names, bands: list[Key], weighting: Weighting) -> list[Key]:
-    """Turn natural weights into imaging weights; the counts are pooled over all bands."""
+    """Turn natural weights into imaging weights."""
     if weighting.scheme == "natural":
-        return [add(graph, names.key("weigh", v), unchanged, ref(key)) for v, key in enumerate(bands)]
+        density: list[Key | None] = [None] * len(bands)
+    else:
+        density = [*_density(graph, names, bands, weighting)]
+    return [
+        add(graph, names.key("weigh", v), _weigh, ref(key), None if own is None else ref(own), weighting)
+        for v, (key, own) in enumerate(zip(bands, density, strict=True))
+    ]
+
+
+def _density(graph: Graph, names: Names, bands: list[Key], weighting: Weighting) -> list[Key]:
+    """Return the key of the density that every band is divided by."""
     counts = [add(graph, names.key("counts", v), _count, ref(key), weighting) for v, key in enumerate(bands)]
+    if weighting.per_band:
+        return [add(graph, names.key("density", v), _densities, ref(key), weighting) for v, key in enumerate(counts)]
     total = reduce_bands(graph, lambda i: names.key("counts", 0, i), counts, np.add)
-    return [add(graph, names.key("weigh", v), _weigh, ref(key), ref(total), weighting) for v, key in enumerate(bands)]
+    return [add(graph, names.key("density", 0), _densities, ref(total), weighting)] * len(bands)
 
 
-def sums(graph: Graph, names: Names, bands: list[Key]) -> list[Key]:
-    """Return keys of (sum of weights, effective frequency) of every band."""
-    return [add(graph, names.key("statistics", v), _sums, ref(key)) for v, key in enumerate(bands)]
+def sums(graph: Graph, names: Names, natural: list[Key], weighed: list[Key]) -> list[Key]:
+    """Return keys of the `Sums` of every band."""
+    return [
+        add(graph, names.key("statistics", v), _sums, ref(before), ref(key))
+        for v, (before, key) in enumerate(zip(natural, weighed, strict=True))
+    ]
 
 
 def dirty(graph: Graph, names: Names, bands: list[Key], gridder: Gridder) -> list[Key]:
@@ -185,20 +224,31 @@ def _count(band: Band, weighting_: Weighting) -> Real:
     return np.sum(parts, axis=0) if parts else np.zeros((shape[0], shape[1] // 2 + 1))
 
 
-def _weigh(band: Band, counts: Real, scheme: Weighting) -> Band:
-    out = []
-    for part in band:
-        density = weighting.density(part.uvw, part.freq, counts, scheme.counts, scheme.cell)
+def _densities(counts: Real, scheme: Weighting) -> weighting.Density:
+    return weighting.densities(counts, scheme.box, scheme.floor)
+
+
+def _weigh(band: Band, density: weighting.Density | None, scheme: Weighting) -> Band:
+    return tuple(part._replace(weight=_weight(part, density, scheme)) for part in band)
+
+
+def _weight(part: Visibilities, density: weighting.Density | None, scheme: Weighting) -> Real:
+    weight = part.weight
+    if density is not None:
+        own = weighting.density(part.uvw, part.freq, density.grid, scheme.counts, scheme.cell)
         if scheme.scheme == "uniform":
-            weight = weighting.uniform(part.weight, density)
+            weight = weighting.uniform(weight, own)
         else:
-            weight = weighting.briggs(part.weight, density, counts, scheme.robust)
-        out.append(part._replace(weight=weight))
-    return tuple(out)
+            weight = weighting.briggs(weight, own, density.mean, scheme.robust)
+    if scheme.taper is not None:
+        weight = weight * weighting.taper(part.uvw, part.freq, scheme.taper)
+    if scheme.inner is not None:
+        weight = weight * (1 - weighting.taper(part.uvw, part.freq, scheme.inner))
+    return weight
 
 
-def _sums(band: Band) -> tuple[float, float]:
-    return wsum(band), effective_frequency(band)
+def _sums(natural: Band, band: Band) -> Sums:
+    return Sums(wsum(band), effective_frequency(band), wsum(natural))
 
 
 def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> VisibilityHessian:

@@ -56,6 +56,7 @@ SCHEMA: dict[str, Variable] = {
     "freq_min": Variable(("band",), "f8", "Hz", MAKERS, "lower edge of the band's lowest channel"),
     "freq_max": Variable(("band",), "f8", "Hz", MAKERS, "upper edge of the band's highest channel"),
     "wsum": Variable(("band",), "f8", "weight", MAKERS, "sum of the imaging weights, 0 for an empty band"),
+    "thermal": Variable(("band",), "f8", "Jy/beam", MAKERS, "noise of the dirty image that natural weights foretell"),
     "beam": Variable(("band", "beam_parameter"), "f8", "rad", MAKERS, "widths at half maximum and position angle of the PSF"),
     "dirty": Variable(IMAGE, "real", "Jy/beam * weight", MAKERS, "dirty image, raw"),
     "psf": Variable(("band", "x_psf", "y_psf"), "real", "weight", MAKERS, "point spread function, raw: its peak is wsum"),

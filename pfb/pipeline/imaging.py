@@ -24,7 +24,6 @@ from pfb.io.measurement_set import SelectedData, Selection, select
 from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.chi_squared import Expected
-from pfb.kernels.weighting import counts_shape
 from pfb.operators.measurement import Gridder
 from pfb.pipeline.budget import require_disk
 from pfb.pipeline.forecast import announce
@@ -33,6 +32,7 @@ from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
+from pfb.pipeline.weighting import cost, scheme_of, thermal
 from pfb.types import Geometry, Real, Visibilities
 
 Prepare = Callable[[Geometry], Mapping[str, Any]]
@@ -140,6 +140,7 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
     )  # fmt: skip
     data = select(sets, chosen)
     planned = make(data, config)
+    scheme_of(config, planned.geometry)  # refuses here what it would when the data have been read
     for note in data.notes:
         report.message(note)
     for warning in planned.warnings:
@@ -178,16 +179,15 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     run_stage(engine, report, "read", graph, loaded)
 
     graph = {}
-    scheme = imaging.Weighting(config.weighting, config.robust, counts_shape(planned.geometry.shape), planned.geometry.cell)
-    weighed = imaging.weigh(graph, names, loaded, scheme)
-    sums = imaging.sums(graph, names, weighed)
+    weighed = imaging.weigh(graph, names, loaded, scheme_of(config, planned.geometry))
+    sums = imaging.sums(graph, names, loaded, weighed)
     flat = [add(graph, names.within("zeros").key("statistics", v), only_zeros, ref(key)) for v, key in enumerate(weighed)]
     noise = chi_squared.expectations(graph, names, loaded, weighed)
     run_stage(engine, report, "weight", graph, weighed + sums + flat + noise)
     totals, expected = engine.fetch(sums), engine.fetch(noise)
     engine.drop(loaded + sums + noise)
 
-    active = [band.index for band, (wsum, _) in zip(planned.bands, totals, strict=True) if wsum > 0]
+    active = [band.index for band, own in zip(planned.bands, totals, strict=True) if own.wsum > 0]
     if not active:
         if config.weighting != "natural" and planned.geometry.cell > nyquist_cell(run.data.longest_baseline_wavelengths):
             raise InputError(
@@ -203,9 +203,12 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
                 f"band {band.index} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has no unflagged data: "
                 "its images are blank and its model is interpolated"
             )
-    freq = [f if w > 0 else b.freq for b, (w, f) in zip(planned.bands, totals, strict=True)]
+    report.message(cost(config, totals, expected))
+    freq = [own.freq if own.wsum > 0 else band.freq for band, own in zip(planned.bands, totals, strict=True)]
+    wsums = [own.wsum for own in totals]
     dataset.write(run.store, "freq", None, np.array(freq))
-    dataset.write(run.store, "wsum", None, np.array([w for w, _ in totals]))
+    dataset.write(run.store, "wsum", None, np.array(wsums))
+    dataset.write(run.store, "thermal", None, np.array([thermal(*own) for own in zip(totals, expected, strict=True)]))
 
     graph = {}
     used = [weighed[i] for i in active]
@@ -222,7 +225,6 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
         if np.isnan(beam).any():
             report.warning(f"the PSF of band {index} has no main lobe to fit a beam to: it is left out of restored images")
     engine.drop(beams + writes)
-    wsums = [w for w, _ in totals]
     return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq, [expected[i] for i in active])
 
 

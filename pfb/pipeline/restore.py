@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import numpy as np
-
 from pfb.config import Restore
 from pfb.errors import InputError
 from pfb.io.dataset import open_dataset
+from pfb.pipeline.beams import read_beam
 from pfb.pipeline.products import Choice, write_products
 from pfb.pipeline.reporting import Reporter
-from pfb.types import Beam
 
 
 def run(dataset: str, config: Restore, report: Reporter) -> None:
@@ -57,16 +55,4 @@ def choose_beam(config: Restore) -> Choice:
         return "common" if config.common_beam else "native"
     if config.common_beam:
         raise InputError(f"--beam {config.beam} and --common-beam exclude each other; give one of them")
-    try:
-        values = [float(word) for word in config.beam.split(",")]
-    except ValueError:
-        values = []
-    if len(values) == 1:
-        values = [values[0], values[0], 0.0]
-    if len(values) != 3 or not np.isfinite(values).all() or not values[0] >= values[1] > 0:
-        raise InputError(
-            f"--beam {config.beam} is not a beam with BMAJ >= BMIN > 0; "
-            "write BMAJ or BMAJ,BMIN,BPA in arcsec and degrees, e.g. 8,6.5,30"
-        )
-    major, minor = np.radians(values[0] / 3600), np.radians(values[1] / 3600)
-    return Beam(float(major), float(minor), float(np.radians(values[2])))
+    return read_beam("--beam", config.beam)

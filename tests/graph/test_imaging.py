@@ -21,7 +21,7 @@ from pfb.operators.measurement import Gridder
 from pfb.operators.preconditioner import Preconditioner
 from pfb.solvers.lanczos import largest_eigenvalue, start_vector
 from pfb.testing import refuse
-from pfb.types import Visibilities
+from pfb.types import Beam, Visibilities
 from tests.graph.problems import Careful
 
 SHAPE, PSF_SHAPE, CELL = (20, 18), (36, 32), 2e-4
@@ -57,29 +57,30 @@ def eager_bands(clip=CLIP):
     ]
 
 
-def scheme(name):
-    return Weighting(name, 0.3, weighting.counts_shape(SHAPE), CELL)
+def scheme(name, **options):
+    return Weighting(scheme=name, robust=0.3, counts=weighting.counts_shape(SHAPE), cell=CELL, **options)
 
 
-def eager_weights(bands, name):
-    """Weights from counts that are pooled over all bands."""
-    s = scheme(name)
-    if name == "natural":
-        return bands
+def eager_weights(bands, s):
+    """Weights from counts that are pooled over all bands, or not."""
     zero = np.zeros((s.counts[0], s.counts[1] // 2 + 1))
-    counts = add_pairs(
-        [sum((weighting.count(p.uvw, p.freq, p.weight, s.counts, CELL) for p in band), start=zero) for band in bands]
-    )
+    counts = [sum((weighting.count(p.uvw, p.freq, p.weight, s.counts, CELL) for p in band), start=zero) for band in bands]
+    pooled = add_pairs(counts)
     out = []
-    for band in bands:
+    for band, own in zip(bands, counts, strict=True):
+        dense = weighting.densities(own if s.per_band else pooled, s.box, s.floor)
         parts = []
         for p in band:
-            density = weighting.density(p.uvw, p.freq, counts, s.counts, CELL)
-            weight = (
-                weighting.uniform(p.weight, density)
-                if name == "uniform"
-                else weighting.briggs(p.weight, density, counts, s.robust)
-            )
+            density = weighting.density(p.uvw, p.freq, dense.grid, s.counts, CELL)
+            weight = {
+                "natural": p.weight,
+                "uniform": weighting.uniform(p.weight, density),
+                "briggs": weighting.briggs(p.weight, density, dense.mean, s.robust),
+            }[s.scheme]
+            if s.taper:
+                weight = weight * weighting.taper(p.uvw, p.freq, s.taper)
+            if s.inner:
+                weight = weight * (1 - weighting.taper(p.uvw, p.freq, s.inner))
             parts.append(p._replace(weight=weight))
         out.append(tuple(parts))
     return out
@@ -99,7 +100,7 @@ def weighed(engine):
     graph = {}
     keys = imaging.weigh(graph, NAMES, imaging.load(graph, NAMES, LOADERS, CLIP), scheme("briggs"))
     engine.run(graph, keys)
-    return keys, eager_weights(eager_bands(), "briggs")
+    return keys, eager_weights(eager_bands(), scheme("briggs"))
 
 
 def test_bands_are_read_joined_and_clipped(engine):
@@ -116,35 +117,46 @@ def test_bands_are_read_joined_and_clipped(engine):
     assert Counter(map(stage_of, graph)) == {"read": 8 + 7, "band": 5}
 
 
-@pytest.mark.parametrize("name", ["natural", "uniform", "briggs"])
+SCHEMES = {
+    "natural": (scheme("natural"), 0),
+    "uniform": (scheme("uniform"), 5 + 4 + 1),  # counts, their sums over bands, and the density
+    "briggs": (scheme("briggs"), 5 + 4 + 1),
+    "per band": (scheme("uniform", per_band=True, floor=0.9), 5 + 5),
+    "super-uniform": (scheme("briggs", box=2), 5 + 4 + 1),
+    "tapered": (scheme("natural", taper=Beam(4e-4, 3e-4, 0.3), inner=Beam(5e-3, 5e-3, 0.0)), 0),
+    "all": (scheme("briggs", box=1, floor=0.9, per_band=True, taper=Beam(4e-4, 3e-4, 0.3), inner=Beam(5e-3, 5e-3, 0.0)), 5 + 5),
+}
+
+
+@pytest.mark.parametrize("name", SCHEMES)
 def test_weights_equal_the_kernels(name, engine):
     names, graph = NAMES.within(name), {}
+    chosen, tasks = SCHEMES[name]
     loaded = imaging.load(graph, names, LOADERS, CLIP)
     before = len(graph)
-    keys = imaging.weigh(graph, names, loaded, scheme(name))
-    sums = imaging.sums(graph, names, keys)
-    # Per band: counts, weights, sums; and the sum over bands of the counts.
-    assert len(graph) - before == (2 * 5 if name == "natural" else 3 * 5 + 4)
+    keys = imaging.weigh(graph, names, loaded, chosen)
+    sums = imaging.sums(graph, names, loaded, keys)
+    assert len(graph) - before == tasks + 2 * 5
     engine.run(graph, keys + sums)
-    expected = eager_weights(eager_bands(), name)
+    expected = eager_weights(eager_bands(), chosen)
     assert_bands_equal(engine.fetch(keys), expected)
 
-    found = engine.fetch(sums)
-    for (total, freq), band in zip(found, expected, strict=True):
-        weights = np.concatenate([p.weight.ravel() for p in band]) if band else np.zeros(1)
+    for found, band, natural in zip(engine.fetch(sums), expected, eager_bands(), strict=True):
+        weights, before = (np.concatenate([p.weight.ravel() for p in b]) if b else np.zeros(1) for b in (band, natural))
         at = np.concatenate([np.broadcast_to(p.freq, p.weight.shape).ravel() for p in band]) if band else np.zeros(1)
-        assert total == pytest.approx(weights.sum(), rel=1e-13)
-        if total:
-            assert freq == pytest.approx((weights * at).sum() / weights.sum(), rel=1e-13)
+        assert found.wsum == pytest.approx(weights.sum(), rel=1e-13)
+        assert found.natural == pytest.approx(before.sum(), rel=1e-13)
+        if found.wsum:
+            assert found.freq == pytest.approx((weights * at).sum() / weights.sum(), rel=1e-13)
         else:
-            assert np.isnan(freq)
-    assert [total > 0 for total, _ in found] == [True, True, False, False, True]
+            assert np.isnan(found.freq)
+    assert [band.wsum > 0 for band in engine.fetch(sums)] == [True, True, False, False, True]
 
 
 def test_counts_are_pooled_over_the_bands(weighed):
     """Alone, a band has other weights."""
     _, pooled = weighed
-    alone = eager_weights([eager_bands()[0]], "briggs")[0]
+    alone = eager_weights([eager_bands()[0]], scheme("briggs"))[0]
     assert np.abs(alone[0].weight - pooled[0][0].weight).max() > 0.01
 
 
@@ -261,8 +273,9 @@ def test_the_mfs_image_is_the_sum_over_bands(nband, engine):
 def everything(loaders=LOADERS):
     """All of the imaging in one graph."""
     graph = {}
-    bands = imaging.weigh(graph, NAMES, imaging.load(graph, NAMES, loaders, CLIP), scheme("briggs"))
-    imaging.sums(graph, NAMES, bands)
+    loaded = imaging.load(graph, NAMES, loaders, CLIP)
+    bands = imaging.weigh(graph, NAMES, loaded, scheme("briggs"))
+    imaging.sums(graph, NAMES, loaded, bands)
     dirty = imaging.dirty(graph, NAMES, bands, GRIDDER)
     psf = imaging.psf(graph, NAMES, bands, GRIDDER, PSF_SHAPE)
     hessians = imaging.hessians(graph, NAMES, bands, GRIDDER, 1.0, 1e-3)
@@ -278,7 +291,7 @@ def test_keys_are_named_after_stages_and_do_not_collide():
     found = Counter(map(stage_of, graph))
     assert set(found) <= set(STAGES)
     assert found == {
-        "read": 15, "band": 5, "counts": 5 + 4, "weigh": 5, "statistics": 5, "grid": 5, "psf": 5, "hessian": 5,
+        "read": 15, "band": 5, "counts": 5 + 4, "density": 1, "weigh": 5, "statistics": 5, "grid": 5, "psf": 5, "hessian": 5,
         "convolution": 5, "precondition": 5, "subtract": 5, "residual": 5, "variance": 5, "mfs": 4 + 1,
     }  # fmt: skip
 

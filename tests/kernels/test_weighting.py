@@ -1,9 +1,10 @@
-"""Counts and densities against loops over the samples, weights against their formulae."""
+"""Counts, densities and tapers against loops over the samples, weights against their formulae."""
 
 import numpy as np
 import pytest
 
-from pfb.kernels.weighting import briggs, count, counts_shape, density, uniform
+from pfb.kernels.weighting import box_sums, briggs, count, counts_shape, densities, density, taper, uniform
+from pfb.types import Beam
 
 LIGHTSPEED = 299792458.0
 CELL = 1e-4
@@ -134,6 +135,61 @@ def test_the_grid_of_counts_is_even_and_larger_than_the_image(shape, expected):
     assert counts_shape(shape) == expected
 
 
+# Densities
+
+
+def boxed(counts, cell, box, shape=SHAPE):
+    """The definition: of every cell of a box the count, where cells of conjugates have the same, and none beyond the grid."""
+    total = 0
+    for u in range(cell[0] - box, cell[0] + box + 1):
+        for v in range(cell[1] - box, cell[1] + box + 1):
+            if abs(u) < shape[0] // 2 or u == -shape[0] // 2:
+                key = (u, v) if v > 0 else (-u, -v) if v < 0 else (abs(u), 0)
+                total += counts.get(key, 0)
+    return total
+
+
+@pytest.mark.parametrize("box", [1, 2, 9, 25])
+@pytest.mark.parametrize("shape", [(20, 14), (14, 20), (2, 2)], ids=str)
+def test_box_sums_count_the_cells_around(shape, box, samples):
+    uvw, weight = samples
+    counts = by_loop(uvw, FREQ, weight, shape)
+    found = box_sums(count(uvw, FREQ, weight, shape, CELL), box)
+    assert found.shape == (shape[0], shape[1] // 2 + 1)
+    for u in range(-shape[0] // 2 + 1, shape[0] // 2):
+        for v in range(shape[1] // 2 + 1):
+            assert found[u % shape[0], v] == pytest.approx(boxed(counts, (u, v), box, shape), rel=1e-12)
+
+
+def test_a_box_of_one_cell_changes_nothing(samples):
+    uvw, weight = samples
+    counts = count(uvw, FREQ, weight, SHAPE, CELL)
+    assert densities(counts).grid is counts
+    np.testing.assert_array_equal(box_sums(counts, 0)[:, 1:], counts[:, 1:])
+
+
+@pytest.mark.parametrize(("box", "floor"), [(0, 0.0), (0, 0.8), (1, 0.0), (2, 0.9)])
+def test_densities_of_cells_and_their_mean_over_the_samples(box, floor, samples):
+    uvw, weight = samples
+    uvw = uvw * np.linspace(0.05, 1, len(uvw))[:, None] ** 2
+    cells = by_loop(uvw, FREQ, weight)
+    dense = {cell: boxed(cells, cell, box) for cell in cells}
+    least = floor * np.median(list(dense.values()))
+    found = densities(count(uvw, FREQ, weight, SHAPE, CELL), box, floor)
+    raised = 0
+    for (u, v), value in dense.items():
+        raised += value < least
+        assert found.grid[u % SHAPE[0], v] == pytest.approx(max(value, least), rel=1e-12)
+    assert (raised > 10) == (floor > 0)
+    mean = sum(c * max(dense[cell], least) for cell, c in cells.items()) / sum(cells.values())
+    assert found.mean == pytest.approx(mean, rel=1e-12)
+
+
+def test_nothing_has_no_density():
+    found = densities(np.zeros((4, 3)), 1, 0.5)
+    assert (found.mean, found.grid.any()) == (0, False)
+
+
 # Weights
 
 
@@ -142,20 +198,20 @@ def test_briggs_is_its_formula():
     counts = np.array([[10.0, 3.0], [1.0, 0.0]])
     f2 = (5 * 10**-0.5) ** 2 * 14 / 110
     expected = [[2 / (1 + 10 * f2), 3 / (1 + 3 * f2)], [1 / (1 + f2), 0]]
-    np.testing.assert_allclose(briggs(weight, c, counts, 0.5), expected, rtol=1e-14)
+    np.testing.assert_allclose(briggs(weight, c, densities(counts).mean, 0.5), expected, rtol=1e-14)
 
 
 @pytest.fixture
 def counted(samples):
-    """Weights of samples within the grid, in a dense middle and a sparse outskirt; their density; all counts."""
+    """Weights of samples within the grid, in a dense middle and a sparse outskirt; their density; all counts; the mean."""
     uvw, weight = samples
     uvw = uvw * np.linspace(0.05, 0.55, len(uvw))[:, None]
     counts = count(uvw, FREQ, weight, SHAPE, CELL)
-    return uvw, weight, density(uvw, FREQ, counts, SHAPE, CELL), counts
+    return uvw, weight, density(uvw, FREQ, counts, SHAPE, CELL), counts, densities(counts).mean
 
 
 def test_uniform_weights_sum_to_one_in_every_cell(counted):
-    uvw, weight, found, counts = counted
+    uvw, weight, found, counts, _ = counted
     flat = count(uvw, FREQ, uniform(weight, found), SHAPE, CELL)
     np.testing.assert_allclose(flat[counts > 0], 1, rtol=1e-12)
     assert not flat[counts == 0].any()
@@ -164,34 +220,62 @@ def test_uniform_weights_sum_to_one_in_every_cell(counted):
 
 def test_briggs_flattens_more_the_lower_robust_is(counted):
     """From natural (the weights as they are) to uniform (all cells alike), but for a common factor."""
-    uvw, weight, found, counts = counted
+    uvw, weight, found, counts, mean = counted
 
     def spread(weights):
         cells = count(uvw, FREQ, weights, SHAPE, CELL)[counts > 0]
         return cells.std() / cells.mean()
 
-    spreads = [spread(briggs(weight, found, counts, robust)) for robust in (-2.0, -1.0, 0.0, 1.0, 2.0)]
+    spreads = [spread(briggs(weight, found, mean, robust)) for robust in (-2.0, -1.0, 0.0, 1.0, 2.0)]
     assert (np.diff(spreads) > 0).all()
     assert spreads[0] < 0.01 * spread(weight)
     assert spreads[-1] > 0.97 * spread(weight)
 
 
 def test_briggs_tends_to_natural_and_to_uniform(counted):
-    _, weight, found, counts = counted
-    np.testing.assert_allclose(briggs(weight, found, counts, 2.0), weight, rtol=0.03)
-    nearly = briggs(weight, found, counts, -2.0)
+    _, weight, found, _, mean = counted
+    np.testing.assert_allclose(briggs(weight, found, mean, 2.0), weight, rtol=0.03)
+    nearly = briggs(weight, found, mean, -2.0)
     np.testing.assert_allclose(nearly / nearly.sum(), uniform(weight, found) / uniform(weight, found).sum(), rtol=0.01)
 
 
 @pytest.mark.parametrize("robust", [-2.0, 0.0, 2.0])
 def test_scaling_all_natural_weights_scales_briggs_weights(robust, counted):
-    _, weight, found, counts = counted
-    scaled = briggs(7 * weight, 7 * found, 7 * counts, robust)
-    np.testing.assert_allclose(scaled, 7 * briggs(weight, found, counts, robust), rtol=1e-13)
+    _, weight, found, _, mean = counted
+    scaled = briggs(7 * weight, 7 * found, 7 * mean, robust)
+    np.testing.assert_allclose(scaled, 7 * briggs(weight, found, mean, robust), rtol=1e-13)
 
 
 def test_samples_beyond_the_grid_and_empty_sets_get_no_weight():
     weight, nothing = np.ones((2, 2)), np.zeros((2, 2))
     assert not uniform(weight, nothing).any()
-    assert not briggs(weight, nothing, np.ones((4, 3)), 0.0).any()
-    assert not briggs(nothing, nothing, np.zeros((4, 3)), 0.0).any()
+    assert not briggs(weight, nothing, 1.0, 0.0).any()
+    assert not briggs(nothing, nothing, 0.0, 0.0).any()
+
+
+# Tapers
+
+BEAM = Beam(3e-4, 1.5e-4, 0.6)
+
+
+def test_a_taper_is_the_transform_of_its_beam(rng):
+    """Sum the beam over a fine grid of the sky, where u goes with l to the East, v with m to the North."""
+    uvw = rng.uniform(-1, 1, (6, 3)) * [700, 700, 50]
+    step = 1e-5
+    l, m = np.meshgrid(*[np.arange(-80, 81) * step] * 2, indexing="ij")
+    along = l * np.sin(BEAM.pa) + m * np.cos(BEAM.pa)
+    across = l * np.cos(BEAM.pa) - m * np.sin(BEAM.pa)
+    gaussian = np.exp(-4 * np.log(2) * ((along / BEAM.major) ** 2 + (across / BEAM.minor) ** 2))
+    found = taper(uvw, FREQ, BEAM)
+    for row, values in zip(uvw, found, strict=True):
+        for nu, value in zip(FREQ, values, strict=True):
+            wave = 2 * np.pi * nu / LIGHTSPEED * (row[0] * l + row[1] * m)
+            assert value == pytest.approx((gaussian * np.cos(wave)).sum() / gaussian.sum(), abs=1e-9)
+    assert found.min() < 0.5 < found.max()
+
+
+def test_a_taper_halves_at_the_known_baseline():
+    """2 ln 2 / (pi FWHM) wavelengths."""
+    length = 2 * np.log(2) / (np.pi * 1e-4) * LIGHTSPEED / FREQ[0]
+    found = taper(np.array([[0, length, 3e3], [0, 0, 9.0]]), FREQ[:1], Beam(1e-4, 1e-4, 0.0))
+    np.testing.assert_allclose(found[:, 0], [0.5, 1])

@@ -135,7 +135,7 @@ def test_products_follow_from_the_dataset(pfb, tmp_path, good):
     assert {p.name for p in tmp_path.iterdir()} == {"a.ms", "out.zarr", *(f"out{kind}" for kind in KINDS)}
     assert all(f"out{kind}" in answer.out for kind in KINDS)
     ds = open_dataset(tmp_path / "out.zarr")
-    assert set(ds.data_vars) == {"dirty", "psf", "wsum", "beam", "freq_min", "freq_max"}
+    assert set(ds.data_vars) == {"dirty", "psf", "wsum", "thermal", "beam", "freq_min", "freq_max"}
     wsum = ds.wsum.values
     for kind in ("dirty", "psf"):
         cube, header = plane(tmp_path / "out", f"{kind}-cube")
@@ -517,5 +517,6 @@ class TestEveryOption:
 
     def test_none_was_forgotten(self):
         elsewhere = {"output", *(f.name for f in fields(Resources))}
+        elsewhere |= {"super_uniform", "weight_grouping", "weight_floor", "taper", "inner_taper"}  # in test_weighting
         tested = "_".join(name for name in dir(TestEveryOption) if name.startswith("test_"))
         assert [f.name for f in fields(Image) if f.name not in elsewhere and f.name not in tested] == []
