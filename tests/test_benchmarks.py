@@ -14,6 +14,7 @@ import pytest
 from astropy.io import fits
 
 from pfb.io.sky import Component, offset
+from pfb.pipeline.reporting import Silent
 from pfb.types import Geometry
 
 BENCHMARKS = Path(__file__).parents[1] / "benchmarks"
@@ -200,7 +201,7 @@ class TestSynthetic:
         synthetic = script("synthetic")
         small = synthetic.Simulation(**{**vars(synthetic.OBSERVATION), "nant": 4, "scans": 1, "scan_length": 0.5})
         other = synthetic.Simulation(**{**vars(small), "nant": 5})
-        made = [synthetic.simulate(tmp_path, s, synthetic.Silent()).stat().st_ino for s in (small, small, other)]
+        made = [synthetic.simulate(tmp_path, s, Silent()).stat().st_ino for s in (small, small, other)]
         assert made[0] == made[1] != made[2]
 
     def test_wsclean_is_scored_alike(self, script, tmp_path, wsclean):
