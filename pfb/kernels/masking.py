@@ -24,7 +24,7 @@ class Islands(NamedTuple):
 
     mask: Mask
     """(nx, ny); True inside."""
-    count: int
+    number: int
 
 
 def islands(
@@ -58,10 +58,10 @@ def islands(
         wide, seeds = value > low * noise, value > high * noise
     if within is not None:
         wide &= within
-    labels, number = label(wide, NEIGHBOURS)
-    kept = np.zeros(number + 1, bool)
+    labels, found = label(wide, NEIGHBOURS)
+    kept = np.zeros(found + 1, bool)
     kept[labels[seeds & wide]] = True
-    kept &= np.bincount(labels.ravel(), minlength=number + 1) >= smallest
+    kept &= np.bincount(labels.ravel(), minlength=found + 1) >= smallest
     kept[0] = False
     return Islands(kept[labels], int(kept.sum()))
 

@@ -32,14 +32,14 @@ def test_islands_are_their_definition(shape, smallest, rng):
     image[3, 4] = np.nan
     mask, count = naive(image, noise, 2.5, 0.8, smallest)
     found = islands(image, noise, high=2.5, low=0.8, smallest=smallest)
-    assert 0 < count == found.count
+    assert 0 < count == found.number
     np.testing.assert_array_equal(found.mask, mask)
 
 
 def test_negative_islands_are_found_when_asked_for():
     image = np.zeros((9, 9))
     image[4, 4] = -5
-    assert islands(image, np.ones((9, 9)), high=4, low=3).count == 0
+    assert islands(image, np.ones((9, 9)), high=4, low=3).number == 0
     assert islands(image, np.ones((9, 9)), high=4, low=3, negative=True).mask[4, 4]
 
 
@@ -48,7 +48,7 @@ def test_islands_stay_within_a_mask():
     image[2:7, 4] = [3.5, 5, 3.5, 3.5, 3.5]
     within[4:] = True
     assert islands(image, np.ones((9, 9)), high=4, low=3).mask.sum() == 5
-    assert islands(image, np.ones((9, 9)), high=4, low=3, within=within).count == 0  # its peak lies outside
+    assert islands(image, np.ones((9, 9)), high=4, low=3, within=within).number == 0  # its peak lies outside
 
 
 def test_beam_pixels_counts_the_pixels_above_half_maximum():
