@@ -203,10 +203,31 @@ class Image(Output, Selection, Imaging, Resources):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clean(Image):
+class Masking(Config):
+    """Where the model may differ from zero."""
+
+    mask: str | None = option(
+        None, metavar="FILE",
+        help="the model is zero where this FITS image is zero or blank, or outside these regions of DS9 or CASA",
+    )
+    mask_reproject: bool = option(False, help="bring a --mask on another grid to that of the image")
+    auto_mask: float | None = option(
+        None, above=0.0, metavar="SIGMA", help="the model is zero outside islands that exceed so many times the local noise"
+    )
+    auto_mask_grow: float | None = option(
+        None, above=0.0, metavar="SIGMA",
+        help="islands reach down to so many times the local noise (default: 3, or --auto-mask if that is less)",
+    )
+    auto_mask_box: float = option(
+        25.0, minimum=2.0, metavar="BEAMS", help="width of the boxes that the local noise is measured in, in beams"
+    )
+    auto_mask_at: str = option("0,1,2,4,8", metavar="CYCLE,...", help="major cycles before which the automatic mask is made anew")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Clean(Masking, Image):
     """Image and deconvolve a measurement set."""
 
-    mask: str | None = option(None, metavar="FITS", help="the model is zero where this image is zero or blank")
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
     nlevels: int = option(5, minimum=1, maximum=10, help="levels of the wavelet decompositions")
     prior: str = option(

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from astropy.io import fits
@@ -113,14 +114,7 @@ def read_image(path: str | Path) -> tuple[Real, fits.Header]:
     InputError
         If the file is missing or holds no such image.
     """
-    try:
-        with fits.open(path, memmap=False) as hdus:
-            found = [(hdu.data, hdu.header) for hdu in hdus if hdu.is_image and hdu.header["NAXIS"] >= 2][:1]
-    except (OSError, KeyError, TypeError, ValueError) as error:
-        raise InputError(f"{path} cannot be read as FITS ({error}); give the name of a FITS image") from error
-    if not found:
-        raise InputError(f"{path} holds no image; give the name of a FITS image")
-    data, header = found[0]
+    data, header = first_image(path)
     planes = [n for n in data.shape[:-2] if n > 1]
     if len(planes) > 1:
         raise InputError(
@@ -130,37 +124,16 @@ def read_image(path: str | Path) -> tuple[Real, fits.Header]:
     return np.ascontiguousarray(image, dtype=image.dtype.newbyteorder("=") if image.dtype.kind == "f" else "f8"), header
 
 
-def read_mask(path: str | Path, geometry: Geometry) -> NDArray[np.bool_]:
-    """Read a mask that belongs to an image.
-
-    A mask whose header has no sky coordinates is taken to be aligned.
-
-    Parameters
-    ----------
-    path : str or Path
-        FITS image of as many pixels as `geometry` has.
-    geometry : Geometry
-        The pixel grid of the image that is masked.
-
-    Returns
-    -------
-    (nx, ny) bool
-        True where the file is neither zero nor blank.
-
-    Raises
-    ------
-    ShapeError
-        If it is not of the image's size.
-    InputError
-        If it cannot be read, or lies more than half a pixel off the image anywhere.
-    """
-    image, header = read_image(path)
-    if image.shape != geometry.shape:
-        raise ShapeError(f"the mask {path} has shape {image.shape} but the image {geometry.shape}; regrid it or change --npix")
-    offset = _offset(_wcs(header), geometry)
-    if not offset <= 0.5:
-        raise InputError(f"the mask {path} lies up to {offset:.3g} pixels off the image; regrid it to the image's coordinates")
-    return (image != 0) & ~np.isnan(image)
+def first_image(path: str | Path) -> tuple[NDArray[Any], fits.Header]:
+    """Return the pixels of the first image of a file, as FITS orders them, and its header; raises as `read_image` does."""
+    try:
+        with fits.open(path, memmap=False) as hdus:
+            found = [(hdu.data, hdu.header) for hdu in hdus if hdu.is_image and hdu.header["NAXIS"] >= 2][:1]
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        raise InputError(f"{path} cannot be read as FITS ({error}); give the name of a FITS image") from error
+    if not found:
+        raise InputError(f"{path} holds no image; give the name of a FITS image")
+    return found[0]
 
 
 def sky_wcs(geometry: Geometry) -> WCS:
@@ -169,7 +142,27 @@ def sky_wcs(geometry: Geometry) -> WCS:
     for axis, cards in enumerate(_sky_axes(geometry), 1):
         _set_axis(header, axis, cards)
     header.update(_frame(geometry))
-    return _wcs(header)
+    return celestial(header)
+
+
+def celestial(header: fits.Header) -> WCS:
+    """Return the coordinates of the first two axes of a header."""
+    with warnings.catch_warnings():
+        # It reports keywords that it repaired, for instance dates.
+        warnings.simplefilter("ignore", FITSFixedWarning)
+        return WCS(header).sub([1, 2])
+
+
+def offset(mask: WCS, geometry: Geometry) -> float:
+    """Largest distance in pixels between where a mask and the image put the same place on the sky."""
+    if not mask.has_celestial:
+        return 0.0
+    x, y = np.meshgrid(*(np.array([0, n // 2, n - 1], "f8") for n in geometry.shape), indexing="ij")
+    pixels = np.stack([x.ravel(), y.ravel()], axis=1)
+    world = sky_wcs(geometry).wcs_pix2world(pixels, 0)
+    # The corners of a large image may lie beyond the horizon.
+    visible = np.isfinite(world).all(axis=1)
+    return float(np.abs(mask.wcs_world2pix(world[visible], 0) - pixels[visible]).max())
 
 
 def _write(
@@ -323,22 +316,3 @@ def _tables(bands: Sequence[Band], beams: Sequence[Beam]) -> list[fits.BinTableH
 
 def _ascii(text: str) -> str:
     return "".join(character if " " <= character <= "~" else "?" for character in text)
-
-
-def _wcs(header: fits.Header) -> WCS:
-    with warnings.catch_warnings():
-        # It reports keywords that it repaired, for instance dates.
-        warnings.simplefilter("ignore", FITSFixedWarning)
-        return WCS(header).sub([1, 2])
-
-
-def _offset(mask: WCS, geometry: Geometry) -> float:
-    """Largest distance in pixels between where a mask and the image put the same place on the sky."""
-    if not mask.has_celestial:
-        return 0.0
-    x, y = np.meshgrid(*(np.array([0, n // 2, n - 1], "f8") for n in geometry.shape), indexing="ij")
-    pixels = np.stack([x.ravel(), y.ravel()], axis=1)
-    world = sky_wcs(geometry).wcs_pix2world(pixels, 0)
-    # The corners of a large image may lie beyond the horizon.
-    visible = np.isfinite(world).all(axis=1)
-    return float(np.abs(mask.wcs_world2pix(world[visible], 0) - pixels[visible]).max())

@@ -10,10 +10,10 @@ from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph, Key
 from pfb.io import dataset
-from pfb.io.fits import read_mask
 from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.deconvolution import Deconvolution
 from pfb.pipeline.imaging import Opened, opened, run_stage, write
+from pfb.pipeline.masking import require_mask
 from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Cycle, Options, Outcome
@@ -46,11 +46,7 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
 
     def prepare(geometry: Geometry) -> Mapping[str, Any]:
         dictionary = dictionary_of(config, geometry.shape)
-        if config.mask is not None:
-            fraction = float(read_mask(config.mask, geometry).mean())
-            if fraction == 0:
-                raise InputError(f"--mask {config.mask} is zero everywhere, so no model is possible: mark where emission may be")
-            report.message(f"--mask {config.mask} leaves {100 * fraction:.3g}% of the image to the model")
+        require_mask(config, geometry, report)
         return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
 
     try:

@@ -6,7 +6,6 @@ import math
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -20,12 +19,12 @@ from pfb.graph.grain import Grain, lay_out
 from pfb.graph.names import Names, stage_of
 from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, unchanged
-from pfb.io.fits import read_mask
 from pfb.operators.constraints import Constraint
 from pfb.operators.measurement import Spread
 from pfb.operators.regularisers import JointPrior
 from pfb.pipeline.checkpoint import Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
+from pfb.pipeline.masking import Masks, masked
 from pfb.pipeline.planning import dictionary_of
 from pfb.pipeline.reporting import Reporter
 from pfb.solvers.major_cycle import Minimised, Progress, Statistics
@@ -75,7 +74,8 @@ class Deconvolution:
         self.dictionary = dictionary_of(config, shape)
         self.prior = JointPrior(config.prior, len(imaged.bands))
         self.grain, self.blocks = self._lay_out()
-        self.constraint = Constraint(config.positivity, config.mask is not None)
+        self.masks = Masks(config, run.plan.geometry, run.names, engine, report)
+        self.constraint = Constraint(config.positivity, masked(config))
         self.dual: list[list[Key]] | None = None
         self._bounds: list[Key] | None = None
         self._weights: list[Key] | None = None
@@ -97,12 +97,8 @@ class Deconvolution:
             graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads, self.dictionary.dtype
         )
         keep = self.hessians + self.convolutions
-        self.mask: Key | None = None
-        if config.mask is not None:
-            read = partial(read_mask, config.mask, self.run.plan.geometry)
-            self.mask = add(graph, names.key("mask"), imaging.call, read)
-            keep.append(self.mask)
         run_stage(engine, self.report, "hessian", graph, keep)
+        self.masks.prepare(imaged.psf, imaged.total)
         if self.safety.saved is None:
             self.state = Resident(self._pursue(), list(imaged.dirty))
         else:
@@ -144,6 +140,7 @@ class Deconvolution:
         found = saved.load(graph, names)
         self.state = Resident(found["model"], found["residual"])
         self._best = Resident(found["best-model"], found["best-residual"])
+        self.masks.take_up(found["mask"])
         keep = {key for kind, keys in found.items() if kind != "dual" for key in keys}
         if found["dual"]:
             rows = rows_of(found["dual"], len(saved.blocks.bands))
@@ -159,7 +156,7 @@ class Deconvolution:
         imaged, names, engine = self.imaged, self.run.names, self.engine
         graph: Graph = {}
         pixels, models = builders.pursue(
-            graph, names, imaged.dirty, imaged.psf, self.mask,
+            graph, names, imaged.dirty, imaged.psf, self.masks.key,
             total=imaged.total, depth=self.config.start_level, positive=self.constraint.positive, dtype=self.dictionary.dtype,
         )  # fmt: skip
         run_stage(engine, self.report, "pursue", graph, [pixels, *models])
@@ -180,6 +177,9 @@ class Deconvolution:
         engine.monitor.begin(cycle)
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
+        if self._midway is None:
+            shares = [self.imaged.wsum[band] / self.imaged.total for band in self.imaged.bands]
+            self.masks.renew(cycle, self.state.residuals, before, shares, self.imaged.total)
         graph: Graph = {}
         slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total, self.dictionary.dtype)
         keep = list(slopes)
@@ -197,7 +197,7 @@ class Deconvolution:
             threshold, config.gamma, self.constraint, config.pd_tol, engine.nworker, engine.owners,
             self.grain, max(engine.nthread // engine.nworker, 1),
         )  # fmt: skip
-        data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.mask)
+        data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.masks.key)
         models, gate = self._iterate(solver, data)
 
         graph = {}
@@ -277,7 +277,7 @@ class Deconvolution:
             arrays = {
                 "model": self.state.models, "residual": self.state.residuals,
                 "best-model": best.models, "best-residual": best.residuals,
-                "dual": dual, "bound": bounds, "primal": primal, "previous": previous,
+                "dual": dual, "bound": bounds, "primal": primal, "previous": previous, "mask": self.masks.saved,
             }  # fmt: skip
             safety.save(self.engine, self.run.names, iterations, progress, gate, self.blocks, arrays)
         if safety.stopping() and not progress.reason:
@@ -352,7 +352,7 @@ class Deconvolution:
         """Keep the last images and dual, cut off from the iterations behind them."""
         engine = self.engine
         graph: Graph = {}
-        models = solver.finish(graph, iteration, self.mask)
+        models = solver.finish(graph, iteration, self.masks.key)
         engine.run(graph, models)
         rows, bounds = solver.dual(iteration), solver.bounds(iteration)
         kept = {*flat(rows), *bounds}

@@ -22,6 +22,7 @@ from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
 from pfb.pipeline.budget import overhead_of, require, samples_of, sums_of
+from pfb.pipeline.masking import masked
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.solvers.primal_dual import step_sizes
 
@@ -126,7 +127,7 @@ def solver_of(plan: Plan, config: Clean, nworker: int, nthread: int) -> PrimalDu
     """Return the builder of the iterations that the run would have."""
     dictionary = dictionary_of(config, plan.geometry.shape)
     nband = len(plan.bands)
-    constraint = Constraint(config.positivity, config.mask is not None)
+    constraint = Constraint(config.positivity, masked(config))
     grain, blocks = lay_out(nband, dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
     steps = step_sizes(1.0, dictionary.norm_squared, constraint.active)
     return PrimalDual(

@@ -9,7 +9,7 @@ from astropy.wcs import WCS
 
 from pfb import __version__
 from pfb.errors import InputError, ShapeError
-from pfb.io.fits import HeaderInfo, read_image, read_mask, sky_wcs, write_cube, write_mfs
+from pfb.io.fits import HeaderInfo, read_image, sky_wcs, write_cube, write_mfs
 from pfb.types import Band, Beam, Geometry, Observation
 
 ARCSEC = np.radians(1 / 3600)
@@ -287,84 +287,3 @@ def test_files_that_are_no_image(tmp_path):
     fits.writeto(tmp_path / "b.fits", np.ones((2, 3, 4, 5), "f4"))
     with pytest.raises(InputError, match=r"has axes of lengths \(5, 4, 3, 2\) but an image or a cube has three at most"):
         read_image(tmp_path / "b.fits")
-
-
-# Masks
-
-
-def write_mask(path, mask, geometry, leading=()):
-    header = sky_wcs(geometry).to_header()
-    fits.writeto(path, np.asarray(mask).T.reshape(*leading, *mask.shape[::-1]), header)
-
-
-@pytest.mark.parametrize("leading", [(), (1,), (1, 1), (1, 1, 1)])
-@pytest.mark.parametrize("dtype", ["u1", "i4", "f4", "f8"])
-def test_mask_of_any_type_and_number_of_axes(tmp_path, rng, leading, dtype):
-    mask = rng.random(GEOMETRY.shape) < 0.3
-    write_mask(tmp_path / "mask.fits", mask.astype(dtype), GEOMETRY, leading)
-    found = read_mask(tmp_path / "mask.fits", GEOMETRY)
-    assert found.dtype == bool
-    np.testing.assert_array_equal(found, mask)
-
-
-def test_mask_is_false_where_zero_or_blank(tmp_path):
-    mask = np.ones(GEOMETRY.shape)
-    mask[2, 3], mask[4, 5], mask[6, 7] = 0, np.nan, -1
-    write_mask(tmp_path / "mask.fits", mask, GEOMETRY)
-    found = read_mask(tmp_path / "mask.fits", GEOMETRY)
-    assert not found[2, 3]
-    assert not found[4, 5]
-    assert found.sum() == found.size - 2
-
-
-def test_our_own_images_are_masks(tmp_path, rng):
-    image = rng.standard_normal(GEOMETRY.shape) * (rng.random(GEOMETRY.shape) < 0.5)
-    write_mfs(tmp_path / "a.fits", image, INFO, BANDS[0])
-    np.testing.assert_array_equal(read_mask(tmp_path / "a.fits", GEOMETRY), image != 0)
-
-
-def test_mask_without_coordinates_is_taken_as_it_is(tmp_path):
-    fits.writeto(tmp_path / "mask.fits", np.ones(GEOMETRY.shape[::-1], "f4"))
-    assert read_mask(tmp_path / "mask.fits", GEOMETRY).all()
-
-
-@pytest.mark.parametrize("shape", [(37, 24), (24, 36)])
-def test_mask_of_wrong_size_names_both_shapes(tmp_path, shape):
-    write_mask(tmp_path / "mask.fits", np.ones(shape), GEOMETRY)
-    with pytest.raises(ShapeError, match=rf"has shape \({shape[0]}, {shape[1]}\) but the image \(24, 37\)"):
-        read_mask(tmp_path / "mask.fits", GEOMETRY)
-
-
-def test_cube_is_no_mask(tmp_path):
-    write_cube(tmp_path / "a.fits", np.ones((4, *GEOMETRY.shape)), INFO, BANDS)
-    with pytest.raises(ShapeError, match=r"has shape \(4, 24, 37\)"):
-        read_mask(tmp_path / "a.fits", GEOMETRY)
-
-
-@pytest.mark.parametrize("pixels", [0.0, 0.4, 0.6, 5.0, 1e4])
-def test_mask_elsewhere_on_the_sky(tmp_path, pixels):
-    shifted = replace(GEOMETRY, dec=GEOMETRY.dec + pixels * GEOMETRY.cell)
-    write_mask(tmp_path / "mask.fits", np.ones(GEOMETRY.shape), shifted)
-    if pixels < 0.5:
-        assert read_mask(tmp_path / "mask.fits", GEOMETRY).all()
-    else:
-        with pytest.raises(InputError, match="pixels off the image; regrid it"):
-            read_mask(tmp_path / "mask.fits", GEOMETRY)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [dict(cell=4.3 * ARCSEC), dict(ra=GEOMETRY.ra + np.pi), dict(ra=GEOMETRY.ra - 8 * ARCSEC)],
-    ids=["cell", "antipode", "ra"],
-)
-def test_mask_with_other_coordinates(tmp_path, change):
-    write_mask(tmp_path / "mask.fits", np.ones(GEOMETRY.shape), replace(GEOMETRY, **change))
-    with pytest.raises(InputError, match="pixels off the image"):
-        read_mask(tmp_path / "mask.fits", GEOMETRY)
-
-
-def test_mask_of_a_wide_field_whose_corners_are_below_the_horizon(tmp_path):
-    geometry = replace(GEOMETRY, cell=np.radians(4.0))
-    write_mask(tmp_path / "mask.fits", np.ones(geometry.shape), geometry)
-    assert np.isnan(sky_wcs(geometry).wcs_pix2world([[0, 0]], 0)).any()
-    assert read_mask(tmp_path / "mask.fits", geometry).all()

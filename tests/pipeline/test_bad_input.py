@@ -112,8 +112,8 @@ def test_an_address_that_is_none(says, good, monkeypatch, address):
 @pytest.mark.parametrize(
     ("shape", "sentence"),
     [
-        ((16, 17), r"the mask .*m\.fits has shape \(16, 17\) but the image \(16, 16\); regrid it or change --npix$"),
-        ((3, 16, 16), r"the mask .*m\.fits has shape \(3, 16, 16\) but the image \(16, 16\)"),
+        ((16, 17), r"the mask .*m\.fits has shape \(16, 17\) but the image \(16, 16\): reproject it \(--mask-reproject\)"),
+        ((3, 16, 15), r"the mask .*m\.fits has shape \(16, 15\) but the image \(16, 16\)"),
         ((16, 16), r"--mask .*m\.fits is zero everywhere, so no model is possible: mark where emission may be$"),
     ],
     ids=["size", "cube", "zero"],

@@ -85,6 +85,13 @@ def test_a_run_that_was_killed_ends_at_the_same_bits(n, again, run, recorder):
     assert same(expected, found, HISTORY) == []
 
 
+@pytest.mark.parametrize("n", [3, 5, 7])
+def test_it_goes_on_with_the_automatic_mask_that_it_had(n, again, run):
+    """The checkpoints lie within the cycle for which the mask was made, within one that it was kept for, and at the end."""
+    options = dict(pd_tol=0.0, auto_mask=5.0, auto_mask_at="0,2")
+    assert same(run(**options), again(n, **options)) == []
+
+
 def test_it_goes_on_with_another_number_of_workers(again, run):
     """The dual of all bands in a block is cut into one block for every band, and joined."""
     expected = run()
