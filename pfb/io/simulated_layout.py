@@ -65,7 +65,7 @@ class Defects:
     empty_columns: tuple[str, ...] = ()
     """Optional columns that have no cells; their shape is free."""
     unflagged_rfi: float = 0.0
-    """Fraction of samples with interference that nobody has flagged."""
+    """Fraction of the samples in the first quarter of every window's stored channels that have interference without a flag."""
     weight_factor: float = 1.0
     """Of all weights over what they should be."""
     flagged_below: float = 0.0

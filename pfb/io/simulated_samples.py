@@ -128,7 +128,7 @@ def _spoil(layout: Layout, columns: Columns) -> None:
 def _disturb(columns: Columns, fraction: float, rng: np.random.Generator) -> None:
     """Add interference of random phase to samples that are not flagged."""
     rows, channels, _ = columns["DATA"].shape
-    hit = (rng.random((rows, channels)) < fraction)[..., None]
+    hit = (rng.random((rows, channels)) < fraction * (np.arange(channels) < -(-channels // 4)))[..., None]
     interference = np.where(hit, _RFI * np.exp(2j * np.pi * rng.random((rows, channels, 1))), 0).astype(np.complex64)
     for vis in (columns["DATA"], columns["CORRECTED_DATA"]):
         vis += np.where(columns["FLAG"], 0, interference)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from pfb.config import Clean
@@ -15,10 +16,12 @@ from pfb.pipeline.deconvolution import Deconvolution
 from pfb.pipeline.imaging import Opened, opened, run_stage, write
 from pfb.pipeline.masking import require_mask
 from pfb.pipeline.planning import dictionary_of
+from pfb.pipeline.products import Images
 from pfb.pipeline.reporting import Reporter
+from pfb.pipeline.verdict import judge
 from pfb.solvers.major_cycle import Cycle, Options, Outcome
 from pfb.solvers.major_cycle import run as run_major_cycles
-from pfb.types import Geometry
+from pfb.types import Geometry, Real
 
 
 def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
@@ -62,13 +65,26 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
                 outcome = run_major_cycles(deconvolution, deconvolution.start(), options, told)
             state.engine.monitor.begin(None)
             conclude(outcome, config, report)
+            power = deconvolution.power()
             store(state, deconvolution, report)
             dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})
+            state.inspections.append(partial(self_check, power, state, report))
     except BaseException as error:
         if safety.checkpoints.exists() and not isinstance(error, InputError | Stopped):
             report.message(f"{safety.checkpoints.path} holds what was done: go on with --resume")
         raise
     safety.checkpoints.remove()
+
+
+def self_check(power: Sequence[Real], state: Opened, report: Reporter, images: Images) -> dict[str, str]:
+    """Judge the result, warn of what is off, and note it in the dataset; returns lines for the summary."""
+    verdict = judge(images, state.imaged.expected, power)
+    if verdict is None:
+        return {}
+    for warning in verdict.warnings:
+        report.warning(warning)
+    dataset.finish(state.run.store, attributes={"verdict": verdict.attributes()})
+    return verdict.summary()
 
 
 def line(cycle: Cycle) -> dict[str, float | int | str]:

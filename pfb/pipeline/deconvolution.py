@@ -283,6 +283,13 @@ class Deconvolution:
         if safety.stopping() and not progress.reason:
             raise Stopped(f"ended after {len(progress.history)} major cycles, as asked: go on with --resume")
 
+    def power(self) -> list[Real]:
+        """Return the power of the residual visibilities of every band; a run that resumes at its end makes them once more."""
+        if self.state.power is None:
+            self.measure()
+        assert self.state.power is not None
+        return self.state.power
+
     def update(self) -> list[Key]:
         """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys.
 

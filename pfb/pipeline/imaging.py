@@ -28,7 +28,7 @@ from pfb.operators.measurement import Gridder
 from pfb.pipeline.budget import require_disk
 from pfb.pipeline.forecast import announce
 from pfb.pipeline.planning import Plan, make, nyquist_cell
-from pfb.pipeline.products import KINDS, product_paths, write_products
+from pfb.pipeline.products import KINDS, Images, product_paths, write_products
 from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
@@ -73,6 +73,8 @@ class Opened(NamedTuple):
     run: Run
     engine: Engine
     imaged: Imaged
+    inspections: list[Callable[[Images], Mapping[str, str]]]
+    """What looks at the images when they are written; gives lines for the summary."""
 
 
 @contextmanager
@@ -126,10 +128,19 @@ def opened(
                 ),
             )  # fmt: skip
             made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine))
-            yield Opened(made, engine, make_images(made, config, engine, report))
-        files = write_products(store, config.output, overwrite=config.overwrite, report=report, nthreads=nthreads)
+            state = Opened(made, engine, make_images(made, config, engine, report), [])
+            yield state
+        notes: dict[str, str] = {}
+
+        def inspect(images: Images) -> None:
+            for look in state.inspections:
+                notes.update(look(images))
+
+        files = write_products(
+            store, config.output, overwrite=config.overwrite, report=report, nthreads=nthreads, inspect=inspect
+        )
     seconds = {"seconds": f"{monotonic() - began:.1f}"}
-    report.summary(f"pfb {maker}", {"dataset": str(final)} | {file.name: str(file.parent) for file in files} | seconds)
+    report.summary(f"pfb {maker}", {"dataset": str(final)} | {file.name: str(file.parent) for file in files} | notes | seconds)
 
 
 def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[SelectedData, Plan]:

@@ -7,7 +7,7 @@ model is the mean of the bands' models with the weights ``wsum_b``.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cached_property
@@ -53,6 +53,7 @@ def write_products(
     overwrite: bool = False,
     report: Reporter | None = None,
     nthreads: int = 1,
+    inspect: Callable[[Images], None] | None = None,
 ) -> list[Path]:
     """Write images and the picture of a finished run; all appear when all are complete.
 
@@ -74,6 +75,8 @@ def write_products(
         Is told the progress.
     nthreads : int
         Threads of the Fourier transforms; 0 uses all.
+    inspect : callable, optional
+        Is given the images once they are written, while they are at hand.
 
     Returns
     -------
@@ -101,6 +104,8 @@ def write_products(
         for kind, group in paths.items():
             _write(images, kind, [stack.enter_context(staged(path, overwrite)) for path in group])
             done(len(group))
+        if inspect:
+            inspect(images)
     return files
 
 
