@@ -9,7 +9,9 @@ from typing import Any
 from pfb import config
 from pfb.cli import options
 
-COMMANDS = (config.Image, config.Clean, config.Plan, config.Restore, config.Simulate, config.Info, config.ClusterSubmit)
+COMMANDS = (
+    config.Image, config.Clean, config.Plan, config.Restore, config.Mask, config.Simulate, config.Info, config.ClusterSubmit,
+)  # fmt: skip
 TARGET = Path(__file__).with_suffix(".md")
 PREAMBLE = """\
 # Options

@@ -290,6 +290,22 @@ class Restore(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Mask(Config):
+    """Write the mask of what stands out of the local noise of a FITS image."""
+
+    output: str | None = option(None, short="-o", metavar="FITS", help="the mask (default: IMAGE-mask.fits)")
+    overwrite: bool = option(False, help="replace a mask that exists")
+    sigma: float = option(5.0, above=0.0, help="islands exceed so many times the local noise somewhere")
+    grow: float | None = option(
+        None, above=0.0, metavar="SIGMA", help="and reach down to so many times it (default: 3, or --sigma if that is less)"
+    )
+    box: float = option(25.0, minimum=2.0, metavar="BEAMS", help="width of the boxes that the noise is measured in, in beams")
+    beam: float | None = option(None, above=0.0, metavar="ARCSEC", help="width of the beam (default: that of the image's header)")
+    negative: bool = option(False, help="find what is negative, too, as for Stokes Q, U and V")
+    quiet: bool = option(False, help="print errors only")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Simulate(Config):
     """Write a MeerKAT-like measurement set with a known sky."""
 

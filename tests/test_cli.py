@@ -24,6 +24,7 @@ CONFIGS = {
     "clean": config.Clean,
     "plan": config.Plan,
     "restore": config.Restore,
+    "mask": config.Mask,
     "simulate": config.Simulate,
     "info": config.Info,
     "cluster submit": config.ClusterSubmit,

@@ -10,7 +10,7 @@ from pfb import config
 from pfb.cli import options
 from pfb.errors import InputError
 
-COMMANDS = [config.Image, config.Clean, config.Restore, config.Simulate, config.Info, config.ClusterSubmit]
+COMMANDS = [config.Image, config.Clean, config.Restore, config.Mask, config.Simulate, config.Info, config.ClusterSubmit]
 REQUIRED = {
     config.Image: {"output": "out"},
     config.Clean: {"output": "out"},

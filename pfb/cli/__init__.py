@@ -16,7 +16,7 @@ import click
 
 from pfb import __version__
 from pfb.cli import options
-from pfb.config import Clean, ClusterSubmit, Config, Image, Info, Plan, Restore, Simulate
+from pfb.config import Clean, ClusterSubmit, Config, Image, Info, Mask, Plan, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -116,6 +116,14 @@ def restore(dataset: str, config: Restore, report: Console) -> None:
     from pfb.pipeline import restore as pipeline
 
     pipeline.run(dataset, config, report)
+
+
+@command(Mask, click.Argument(["path"], metavar="IMAGE"))
+def mask(path: str, config: Mask, report: Console) -> None:
+    """Run `pfb mask`."""
+    from pfb.pipeline import mask as pipeline
+
+    pipeline.run(path, config, report)
 
 
 @command(Simulate, click.Argument(["path"], metavar="SET"))

@@ -5,14 +5,17 @@ The packages for the last two are imported when they are needed: it takes longer
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
+from astropy.io import fits
 from numpy.typing import NDArray
 
 from pfb.errors import InputError, ShapeError
 from pfb.io.fits import celestial, first_image, offset, sky_wcs
+from pfb.io.staging import staged
 from pfb.types import Geometry
 
 Mask = NDArray[np.bool_]
@@ -98,3 +101,34 @@ def _regions(path: str | Path, geometry: Geometry) -> Mask:
         if drawn is not None:  # None: it does not touch the image
             target |= np.asarray(drawn).T > 0
     return ~outside if not included else inside & ~outside
+
+
+def write_mask(path: str | Path, mask: Mask, like: fits.Header, history: Sequence[str] = (), *, overwrite: bool = False) -> None:
+    """Write a mask as a FITS image of ones and zeros, with four axes, that pfb, WSClean and CASA take.
+
+    Parameters
+    ----------
+    path : str or Path
+        File to write; it appears when it is complete.
+    mask : (nx, ny) bool
+        True where a model may be.
+    like : astropy.io.fits.Header
+        Header of the image that it belongs to, whose coordinates it gets.
+    history : sequence of str
+        Lines for HISTORY.
+    overwrite : bool
+        Whether a file that exists is replaced.
+    """
+    header = celestial(like).to_header()
+    for axis in (3, 4):
+        for name in ("CTYPE", "CRPIX", "CRVAL", "CDELT", "CUNIT"):
+            if f"{name}{axis}" in like:
+                header[f"{name}{axis}"] = like[f"{name}{axis}"]
+    for name in ("OBJECT", "TELESCOP", "SPECSYS", "RESTFRQ", "DATE-OBS"):
+        if name in like:
+            header[name] = like[name]
+    header["BTYPE"] = "Mask"
+    for line in history:
+        header.add_history(line)
+    with staged(path, overwrite) as temporary:
+        fits.PrimaryHDU(mask.T.astype("f4")[None, None], header).writeto(temporary)

@@ -50,10 +50,15 @@ def levels(config: Masking) -> tuple[float, float] | None:
         if config.auto_mask_grow is not None:
             raise InputError(f"--auto-mask-grow {config.auto_mask_grow:g} grows the islands of --auto-mask: give that too")
         return None
-    low = min(USUAL, config.auto_mask) if config.auto_mask_grow is None else config.auto_mask_grow
-    if low > config.auto_mask:
-        raise InputError(f"--auto-mask-grow {low:g} must not exceed --auto-mask {config.auto_mask:g}: islands grow outwards")
-    return config.auto_mask, low
+    return island_levels(config.auto_mask, config.auto_mask_grow, "--auto-mask", "--auto-mask-grow")
+
+
+def island_levels(high: float, low: float | None, above: str, below: str) -> tuple[float, float]:
+    """Fill in the lower level; raises `InputError`, which names the options `above` and `below`, if it is the higher one."""
+    low = min(USUAL, high) if low is None else low
+    if low > high:
+        raise InputError(f"{below} {low:g} must not exceed {above} {high:g}: islands grow to fainter pixels")
+    return high, low
 
 
 def cycles(config: Masking) -> tuple[int, ...]:
