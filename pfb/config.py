@@ -89,6 +89,7 @@ class Output(Config):
         short="-o", metavar="PREFIX", help="products are named PREFIX.zarr, PREFIX-*.fits and PREFIX-quicklook.png"
     )
     overwrite: bool = option(False, help="replace products that exist; they stay until the new ones are complete")
+    profile: bool = option(False, help="write what every stage takes of time, memory and network into the folder PREFIX-profile")
     quiet: bool = option(False, help="print errors only")
 
 
@@ -194,7 +195,6 @@ class Resources(Config):
         None, minimum=0.0, metavar="SECONDS",
         help="how long to wait for them (default: 60; 600 for kubernetes, 3600 for the jobs of slurm and pbs)",
     )
-    profile: bool = option(False, help="write what every stage takes of time, memory and network into the folder PREFIX-profile")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -302,6 +302,42 @@ class Mask(Config):
     box: float = option(25.0, minimum=2.0, metavar="BEAMS", help="width of the boxes that the noise is measured in, in beams")
     beam: float | None = option(None, above=0.0, metavar="ARCSEC", help="width of the beam (default: that of the image's header)")
     negative: bool = option(False, help="find what is negative, too, as for Stokes Q, U and V")
+    quiet: bool = option(False, help="print errors only")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Predict(Resources):
+    """Predict the visibilities of a model, and write them, or the data less or plus them, into measurement sets."""
+
+    model: tuple[str, ...] = option(
+        metavar="MODEL",
+        help="dataset of pfb clean, FITS image or cube in Jy/pixel, component list of WSClean, or sky of pfb simulate; "
+        "given several times: images of more bands, or more components",
+    )
+    column: str | None = option(
+        None, metavar="COLUMN", help="where to write; made like DATA if the set has none (default: MODEL_DATA)"
+    )
+    subtract: bool = option(False, help="write the data less the model; --column is needed")
+    add: bool = option(False, help="write the data plus the model; --column is needed")
+    data_column: str | None = option(
+        None, metavar="COLUMN", help="the data (default: CORRECTED_DATA if the set has it and it is not --column, else DATA)"
+    )
+    overwrite: bool = option(False, help="replace a column that exists; MODEL_DATA is always replaced")
+    region: str | None = option(None, metavar="REG", help="use only what lies in these DS9 regions")
+    outside: bool = option(False, help="use only what lies outside of --region")
+    spectrum: str = option(
+        "band", choices=("band", "linear", "polynomial"),
+        help="channels have the image of their band, or of the nearest; one interpolated between bands; or a fitted polynomial",
+    )
+    terms: int = option(2, minimum=1, help="coefficients of the polynomial")
+    field: str | None = option(
+        None, metavar="ID|NAME,...", help="fields to write, each about its own centre; default: as for pfb image"
+    )
+    spw: str | None = option(None, metavar="ID,...", help="spectral windows to write, e.g. 0,2~4 (default: all)")
+    scan: str | None = option(None, metavar="NUMBER,...", help="scans to write, e.g. 1,5~9 (default: all)")
+    chan: str | None = option(None, metavar="FIRST~LAST,...", help="channels to write, e.g. 10~46 (default: all)")
+    epsilon: float = option(1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum")
+    wgridding: bool = option(True, help="account for the w-term")
     quiet: bool = option(False, help="print errors only")
 
 

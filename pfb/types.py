@@ -12,6 +12,14 @@ Real = NDArray[np.floating[Any]]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
 
+CORRELATIONS: dict[int, tuple[complex, complex, complex, complex]] = {
+    1: (1, 0, 0, 0), 2: (0, 1, 0, 0), 3: (0, 0, 1, 0), 4: (0, 0, 0, 1),
+    5: (1, 0, 0, 1), 6: (0, 1, 1j, 0), 7: (0, 1, -1j, 0), 8: (1, 0, 0, -1),
+    9: (1, 1, 0, 0), 10: (0, 0, 1, 1j), 11: (0, 0, 1, -1j), 12: (1, -1, 0, 0),
+}  # fmt: skip
+"""What I, Q, U, V add to a correlation, by casacore's number of it: I Q U V, RR RL LR LL, XX XY YX YY."""
+
+
 class Beam(NamedTuple):
     """An elliptical Gaussian: full widths at half maximum in radians, position angle in radians North through East."""
 

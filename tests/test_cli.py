@@ -25,6 +25,7 @@ CONFIGS = {
     "plan": config.Plan,
     "restore": config.Restore,
     "mask": config.Mask,
+    "predict": config.Predict,
     "simulate": config.Simulate,
     "info": config.Info,
     "cluster submit": config.ClusterSubmit,
@@ -110,14 +111,16 @@ class TestOptions:
             assert cli.main([*name.split(), *JOB, "--", "thing", "-o", "out"]) == 0
             assert pipeline[0][1] == made(template="slurm", cores=4, walltime="1:00:00")
             return
+        out += ["--model", "a.zarr"] if name == "predict" else []
         assert cli.main([name, "thing", *out]) == 0
         (call,) = pipeline
         if name == "info":
             assert call == ("thing",)
             return
         target, given, report = call
-        assert target == (("thing",) if name in ("image", "clean", "plan") else "thing")
-        assert given == made(**({"output": "out"} if out else {}))
+        assert target == (("thing",) if name in ("image", "clean", "plan", "predict") else "thing")
+        needed = {"model": ("a.zarr",)} if name == "predict" else {"output": "out"} if out else {}
+        assert given == made(**needed)
         assert isinstance(report, Console)
 
     def test_help_says_default_range_choices_and_metavar(self, capsys):

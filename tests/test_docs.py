@@ -15,7 +15,9 @@ from pfb.cli.options import spelling
 ROOT = Path(__file__).parents[1]
 FOLDERS = (".", "docs", "examples", "examples/cluster", "examples/data", "notebooks", "benchmarks", "docker")
 DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
-COMMANDS = (config.Image, config.Clean, config.Restore, config.Mask, config.Simulate, config.Info, config.ClusterSubmit)
+COMMANDS = (
+    config.Image, config.Clean, config.Restore, config.Mask, config.Predict, config.Simulate, config.Info, config.ClusterSubmit,
+)  # fmt: skip
 
 
 def test_the_option_reference_is_current():

@@ -16,7 +16,7 @@ import click
 
 from pfb import __version__
 from pfb.cli import options
-from pfb.config import Clean, ClusterSubmit, Config, Image, Info, Mask, Plan, Restore, Simulate
+from pfb.config import Clean, ClusterSubmit, Config, Image, Info, Mask, Plan, Predict, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -124,6 +124,14 @@ def mask(path: str, config: Mask, report: Console) -> None:
     from pfb.pipeline import mask as pipeline
 
     pipeline.run(path, config, report)
+
+
+@command(Predict, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+def predict(sets: tuple[str, ...], config: Predict, report: Console) -> None:
+    """Run `pfb predict`."""
+    from pfb.pipeline import predict as pipeline
+
+    pipeline.run(sets, config, report)
 
 
 @command(Simulate, click.Argument(["path"], metavar="SET"))

@@ -18,6 +18,9 @@ from pfb.errors import InputError
 
 Rows = slice | NDArray[np.int64]
 
+UNFINISHED = "PFB_UNFINISHED"
+"""Keyword of a column that is being written; its text says by which command."""
+
 # Readers take no lock, so they never wait for a writer nor make one wait.
 _LOCK = "usernoread"
 _BLOCK = 1 << 20
@@ -148,6 +151,11 @@ def cross_rows(path: str, written: int, fields: tuple[int, ...], scans: tuple[in
             _remember(_selected, key, _find_rows(main_table(path, written), fields, scans))
         _selected.move_to_end(key)
         return _selected[key]
+
+
+def unfinished(path: str, column: str) -> bool:
+    """Say whether a run that was writing a column has ended before it was complete."""
+    return UNFINISHED in main_table(os.path.abspath(path), stamp(path)).getcolkeywords(column)
 
 
 def release(path: str | None = None) -> None:

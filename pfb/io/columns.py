@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from pfb.errors import InputError
-from pfb.io.casa_tables import cell_shape, main_table
+from pfb.io.casa_tables import cell_shape, main_table, unfinished
 from pfb.io.metadata import SetDescription
 from pfb.io.window import Window, sample_rows
 from pfb.types import Real
@@ -67,6 +67,10 @@ def _data_column(d: SetDescription, windows: list[Window], asked: str | None, no
     for name, remedy in ((column, "choose another with --data-column"), ("FLAG", "repair the set")):
         if wrong := _misshaped(windows, name):
             raise InputError(f"{name} of {d.path} {wrong}; {remedy}")
+    if unfinished(d.path, column):
+        raise InputError(
+            f"{column} of {d.path} was left unfinished by pfb predict: run that again, or choose another with --data-column"
+        )
     return column
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,14 @@ class SelectedData:
     """What was decided by default, one sentence each."""
 
 
+class SelectedSet(NamedTuple):
+    """What is selected of one set."""
+
+    description: SetDescription
+    windows: tuple[tuple[Field, Window], ...]
+    """A window for each field and data description, its columns not yet chosen."""
+
+
 def select(paths: Sequence[str], selection: Selection) -> SelectedData:
     """Find the samples to image and check, before any work is done, that they can be imaged together.
 
@@ -85,14 +94,7 @@ def select(paths: Sequence[str], selection: Selection) -> SelectedData:
         raise InputError(f"{', '.join(paths)} name a set twice, which would count its samples twice; give each set once")
     sets = [describe(os.path.normpath(path)) for path in paths]
     notes: list[str] = []
-    fields = _choose_fields(sets, selection.field, notes)
-    spws = _choose_numbers(sets, selection.spw, "--spw", [{w.id for w in d.spectral_windows} for d in sets])
-    scans = _choose_numbers(sets, selection.scan, "--scan", [set(d.scans) for d in sets])
-    groups = [
-        [g for g in d.groups if g.rows > g.autocorrelations and g.field in f and _spw(d, g) in s and g.scan in n]
-        for d, f, s, n in zip(sets, fields, spws, scans, strict=True)
-    ]
-    _require_rows(sets, groups, selection)
+    groups = choose_groups(sets, selection, notes)
     centre = _common_centre(sets, groups)
     windows: list[Window] = []
     for drafts, d in zip(_drafts(sets, groups, selection, notes), sets, strict=True):
@@ -110,6 +112,55 @@ def select(paths: Sequence[str], selection: Selection) -> SelectedData:
         longest_baseline_wavelengths=_longest_baseline_wavelengths(sets, windows, notes),
         notes=tuple(notes),
     )
+
+
+def choose_groups(sets: list[SetDescription], selection: Selection, notes: list[str]) -> list[list[RowGroup]]:
+    """Return the groups of rows of every set that fields, spectral windows and scans leave; `notes` gets what was decided.
+
+    Raises `InputError` for an id, name or number that no set has, a default that is not unique, or if nothing is left.
+    """
+    fields = _choose_fields(sets, selection.field, notes)
+    spws = _choose_numbers(sets, selection.spw, "--spw", [{w.id for w in d.spectral_windows} for d in sets])
+    scans = _choose_numbers(sets, selection.scan, "--scan", [set(d.scans) for d in sets])
+    groups = [
+        [g for g in d.groups if g.rows > g.autocorrelations and g.field in f and _spw(d, g) in s and g.scan in n]
+        for d, f, s, n in zip(sets, fields, spws, scans, strict=True)
+    ]
+    _require_rows(sets, groups, selection)
+    return groups
+
+
+def select_fields(paths: Sequence[str], selection: Selection) -> tuple[list[SelectedSet], list[str]]:
+    """Find the rows of measurement sets field by field; unlike what `select` finds they may have several phase centres.
+
+    Columns are not looked at, so flagged and weightless samples are found as well.
+
+    Returns
+    -------
+    sets, notes
+        A set from which nothing is selected is left out; a sentence for each default that was decided.
+
+    Raises
+    ------
+    InputError
+        As `select`, of what has to do with rows and channels.
+    """
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
+        raise InputError(f"{', '.join(paths)} name a set twice; give each set once")
+    sets = [describe(os.path.normpath(path)) for path in paths]
+    notes: list[str] = []
+    groups = choose_groups(sets, selection, notes)
+    found = []
+    for d, own in zip(sets, groups, strict=True):
+        parts = []
+        for f in d.fields:
+            if f.frame not in FRAMES.values() and any(g.field == f.id for g in own):
+                raise InputError(f"{d.path}: field {f.id} ({f.name}) has its centre in {f.frame}; J2000, ICRS or B1950 is needed")
+            alike = [g for g in own if g.field == f.id]
+            parts += [(f, w) for w in _drafts([d], [alike], selection, notes)[0]] if alike else []
+        if parts:
+            found.append(SelectedSet(d, tuple(parts)))
+    return found, list(dict.fromkeys(notes))
 
 
 def parse_ranges(text: str, option: str) -> Ranges:

@@ -15,6 +15,7 @@ from astropy.coordinates import Angle
 from astropy.table import Column, Table
 
 from pfb.errors import InputError
+from pfb.types import Real
 
 _UNITS = {
     "ra": units.deg,
@@ -25,11 +26,17 @@ _UNITS = {
     "V": units.Jy,
     "ref_freq": units.Hz,
     "alpha": units.one,
+    "curvature": units.one,
     "fwhm": units.arcsec,
+    "minor": units.arcsec,
+    "pa": units.deg,
 }
 """The columns of a file, and their units in a YAML file where none is written."""
 
-_ANGLES = ("ra", "dec", "fwhm")
+_ANGLES = ("ra", "dec", "fwhm", "minor", "pa")
+# Columns that are left out where no component has them.
+_RARE = ("curvature", "minor", "pa")
+_UNITLESS = ("alpha", "curvature")
 # YAML takes 5e-4, which lacks a point, for text.
 _PLAIN = re.compile(r"[-+]?[\d.]+([eE][-+]?\d+)?")
 _NEEDED = ("ra", "dec", "I")
@@ -46,7 +53,7 @@ _EXTENDED = (
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """A point source or a circular Gaussian with a power-law spectrum, S(nu) = S (nu / ref_freq)^alpha."""
+    r"""A point source or a Gaussian, whose spectrum is :math:`S \, (\nu/\nu_0)^{\alpha + \beta \ln(\nu/\nu_0)}`."""
 
     ra: float
     """Right ascension in radians, in the frame of the phase centre."""
@@ -58,10 +65,28 @@ class Component:
     U: float = 0.0
     V: float = 0.0
     ref_freq: float = 1.284e9
-    """In Hz; of no consequence where `alpha` is zero."""
+    """In Hz; of no consequence where the spectrum is flat."""
     alpha: float = 0.0
+    curvature: float = 0.0
+    r"""The :math:`\beta` above."""
     fwhm: float = 0.0
-    """Full width at half maximum in radians; zero for a point."""
+    """Full width at half maximum of the major axis in radians; zero for a point."""
+    minor: float | None = None
+    """That of the minor axis; None: a circle."""
+    pa: float = 0.0
+    """Position angle of the major axis in radians, North through East."""
+    polynomial: tuple[float, ...] = ()
+    r"""In place of alpha and curvature: Stokes I is I plus these times :math:`(\nu/\nu_0 - 1)^k`, k = 1, 2 ..., in Jy."""
+
+    def stokes(self, freq: Real) -> Real:
+        """Return (4, chan) I, Q, U and V in Jy at the (chan,) frequencies in Hz."""
+        x = np.asarray(freq, np.float64) / self.ref_freq
+        fluxes = np.array([self.I, self.Q, self.U, self.V])
+        if self.polynomial:
+            flux = np.repeat(fluxes[:, None], len(x), axis=1)
+            flux[0] += sum(c * (x - 1) ** k for k, c in enumerate(self.polynomial, 1))
+            return flux
+        return np.asarray(fluxes[:, None] * x ** (self.alpha + self.curvature * np.log(x)))
 
 
 def direction_cosines(ra: float, dec: float, ra0: float, dec0: float) -> tuple[float, float, float]:
@@ -117,8 +142,8 @@ def random_sky(ra: float, dec: float, *, nsource: int, ref_freq: float, seed: in
 def read_sky(path: str | Path) -> list[Component]:
     """Read components from an ECSV table or a YAML list.
 
-    Columns, or keys, are ra, dec and I, and if wanted Q, U, V, alpha, ref_freq and fwhm.
-    Every column of an ECSV table but alpha has a unit. In a YAML file a number is in deg,
+    Columns, or keys, are ra, dec and I, and if wanted Q, U, V, alpha, curvature, ref_freq, fwhm, minor and pa.
+    Every column of an ECSV table but alpha and curvature has a unit. In a YAML file a number is in deg,
     Jy, Hz or arcsec; text carries its unit, e.g. ``I: 3 mJy`` or ``ra: 4h13m26s``.
 
     Raises
@@ -139,11 +164,19 @@ def read_sky(path: str | Path) -> list[Component]:
 
 
 def write_sky(path: str | Path, sky: Iterable[Component]) -> None:
-    """Write components as an ECSV table that `read_sky` reads back; a file at `path` is replaced."""
+    """Write components as an ECSV table that `read_sky` reads back; a file at `path` is replaced.
+
+    Raises `InputError` for a spectrum that is a polynomial, which the table has no columns for.
+    """
     rows = [asdict(component) for component in sky]
+    if any(row["polynomial"] for row in rows):
+        raise InputError(f"{path} cannot hold spectra that are polynomials; write a component list")
     table = Table()
     for name, unit in _UNITS.items():
-        values = np.array([row[name] for row in rows], dtype=np.float64)
+        if name in _RARE and not any(row[name] for row in rows):
+            continue
+        filled = [row["fwhm"] if name == "minor" and row[name] is None else row[name] for row in rows]
+        values = np.array(filled, dtype=np.float64)
         if name in _ANGLES:
             values = (values * units.rad).to_value(unit)
         table[name] = Column(values, unit=None if unit is units.one else unit)
@@ -156,7 +189,7 @@ def _ecsv_rows(path: Path) -> list[dict[str, Any]]:
     except Exception as error:  # astropy raises whatever its parsers do
         raise InputError(f"the sky {path} cannot be read as ECSV ({error}); write it with astropy") from error
     for name in table.colnames:
-        if name in _UNITS and name != "alpha" and table[name].unit is None:
+        if name in _UNITS and name not in _UNITLESS and table[name].unit is None:
             raise InputError(f"column {name} of the sky {path} has no unit; state one, e.g. {_UNITS[name]}")
     return [{name: _cell(row[name], table[name].unit) for name in table.colnames} for row in table]
 
@@ -179,18 +212,20 @@ def _yaml_rows(path: Path) -> list[dict[str, Any]]:
 
 def _component(where: str, row: Mapping[str, Any]) -> Component:
     missing = [name for name in _NEEDED if name not in row]
-    if "alpha" in row and "ref_freq" not in row:
+    if any(name in row for name in _UNITLESS) and "ref_freq" not in row:
         missing.append("ref_freq")
     if missing:
-        raise InputError(f"{where} has no {', '.join(missing)}; each needs ra, dec and I, and ref_freq if it has alpha")
+        raise InputError(f"{where} has no {', '.join(missing)}; each needs ra, dec and I, and ref_freq beside alpha or curvature")
     if unknown := [name for name in row if name not in _UNITS]:
         raise InputError(f"{where} has an unknown {', '.join(map(str, unknown))}; known are {', '.join(_UNITS)}")
-    values = {name: _number(where, name, value) for name, value in row.items()}
+    values: dict[str, Any] = {name: _number(where, name, value) for name, value in row.items()}
     for name in _ANGLES:
         if name in values:
             values[name] = float((values[name] * _UNITS[name]).to_value(units.rad))
-    if abs(values["dec"]) > np.pi / 2 or values.get("fwhm", 0.0) < 0 or values.get("ref_freq", 1.0) <= 0:
-        raise InputError(f"{where} needs |dec| <= 90 deg, fwhm >= 0 and ref_freq > 0; it has {dict(row)}")
+    fwhm = values.get("fwhm", 0.0)
+    axes = fwhm >= values.get("minor", 0.0) >= 0
+    if abs(values["dec"]) > np.pi / 2 or fwhm < 0 or not axes or values.get("ref_freq", 1.0) <= 0:
+        raise InputError(f"{where} needs |dec| <= 90 deg, fwhm >= 0, 0 <= minor <= fwhm and ref_freq > 0; it has {dict(row)}")
     return Component(**values)
 
 

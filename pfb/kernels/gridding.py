@@ -85,6 +85,7 @@ def degrid(
     image: Real,
     *,
     weight: Real | None = None,
+    centre: tuple[float, float] = (0.0, 0.0),
     cell: float,
     epsilon: float = 1e-7,
     wgridding: bool = True,
@@ -103,6 +104,8 @@ def degrid(
         Sky in Jy per pixel, constant over the channels.
     weight : (row, chan) float, optional
         Samples of weight zero are not predicted but left zero.
+    centre : (float, float)
+        Direction cosines l and m of pixel ``(nx // 2, ny // 2)``, in radians.
 
     Returns
     -------
@@ -115,9 +118,11 @@ def degrid(
         padded[_centre(image.shape, even)] = image
         image = padded
     mask = None if weight is None else (weight != 0).view(np.uint8)
+    # Its x runs against l, and so does its y against m when v is flipped.
     return ducc0.wgridder.dirty2vis(
-        uvw=uvw, freq=freq, dirty=image, mask=mask, **_options(even, cell, epsilon, wgridding, nthreads)
-    )
+        uvw=uvw, freq=freq, dirty=image, mask=mask, center_x=-centre[0], center_y=-centre[1],
+        **_options(even, cell, epsilon, wgridding, nthreads),
+    )  # fmt: skip
 
 
 def grid_psf(uvw: Real, freq: Real, weight: Real, **options: Any) -> Real:

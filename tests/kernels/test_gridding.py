@@ -232,3 +232,16 @@ def test_good_sizes_are_even_fast_and_just_large_enough(n):
     assert size % 2 == 0
     assert fast(size // 2)
     assert not any(fast(k // 2) for k in range(n + n % 2, size, 2))
+
+
+@pytest.mark.parametrize("shape", [(33, 40), (16, 16)], ids=str)
+def test_an_image_off_the_phase_centre_is_the_direct_sum(shape, rng):
+    uvw, freq = 2000 * rng.standard_normal((40, 3)), np.array([1.0e9, 1.3e9])
+    cell, centre = 2e-5, (0.011, -0.02)
+    image = np.zeros(shape)
+    x, y, flux = np.array([3, 15, 8]), np.array([5, 1, 15]), np.array([1.0, -2.0, 0.5])
+    image[x, y] = flux
+    l, m = centre[0] - (x - shape[0] // 2) * cell, centre[1] + (y - shape[1] // 2) * cell
+    direction = np.stack([l, m, np.sqrt(1 - l**2 - m**2) - 1])
+    expected = np.exp(2j * np.pi / 299792458.0 * freq[None, :, None] * (uvw @ direction)[:, None, :]) @ flux
+    np.testing.assert_allclose(degrid(uvw, freq, image, cell=cell, epsilon=1e-10, centre=centre), expected, atol=1e-8)
