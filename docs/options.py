@@ -1,4 +1,4 @@
-"""Write docs/options.md, the reference of all options, from pfb/config.py: ``python docs/options.py``."""
+"""Write docs/options.md, the reference of all options, from pfb/config: ``python docs/options.py``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ TARGET = Path(__file__).with_suffix(".md")
 PREAMBLE = """\
 # Options
 
-Written from `pfb/config.py` by `make docs`; do not edit it here.
+Written from `pfb/config` by `make docs`; do not edit it here.
 
 On the command line an option is `--name VALUE`, a switch `--name` or `--no-name`. In the file that `--config` names it
 is a line `name: VALUE` (`true` or `false` for a switch; an option that takes YAML is a section). The command line

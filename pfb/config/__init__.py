@@ -6,79 +6,31 @@ A field of one of these classes is an option of the command line (``psf_oversize
 
 from __future__ import annotations
 
-import math
-from dataclasses import MISSING, dataclass, field, fields
-from typing import Any
+from dataclasses import dataclass
 
-from pfb.errors import InputError
+from pfb.config.cluster import ClusterSubmit, Resources
+from pfb.config.declaring import Config, check, option
+from pfb.config.models import Predict
 
-
-def option(
-    default: Any = MISSING,
-    *,
-    help: str,
-    metavar: str | None = None,
-    choices: tuple[str, ...] = (),
-    minimum: float | None = None,
-    maximum: float | None = None,
-    above: float | None = None,
-    short: str | None = None,
-    nested: bool = False,
-) -> Any:
-    """Declare an option.
-
-    Parameters
-    ----------
-    default
-        Its default; without one the option is required.
-    help
-        One line for ``--help``.
-    metavar
-        What stands for the value in the help.
-    choices
-        The words that are allowed, for an option that takes one of few.
-    minimum, maximum
-        The closed interval that a number must lie in.
-    above
-        What a number must exceed: a lower bound that is itself not allowed.
-    short
-        A second, short spelling such as ``-o``.
-    nested
-        Whether its text is a YAML mapping, which a file may hold as a section.
-
-    An option of type ``tuple[str, ...]`` may be given several times.
-    """
-    limits = dict(choices=choices, minimum=minimum, maximum=maximum, above=above)
-    return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, nested=nested, **limits))
-
-
-def check(config: Any) -> None:
-    """Raise `InputError` unless every number lies in its range and every word among its choices."""
-    for f in fields(config):
-        value = getattr(config, f.name)
-        if value is None or not f.metadata:
-            continue
-        name = "--" + f.name.replace("_", "-")
-        low, high, above = f.metadata["minimum"], f.metadata["maximum"], f.metadata["above"]
-        if isinstance(value, float) and not math.isfinite(value):
-            raise InputError(f"{name} is {value} but must be a finite number")
-        if above is not None and not value > above:
-            raise InputError(f"{name} is {value} but must be greater than {above:g}")
-        if low is not None and not value >= low:
-            raise InputError(f"{name} is {value} but must be at least {low:g}")
-        if high is not None and not value <= high:
-            raise InputError(f"{name} is {value} but must be at most {high:g}")
-        choices = f.metadata["choices"]
-        if choices and value not in choices:
-            raise InputError(f"{name} is {value!r} but must be one of {', '.join(choices)}")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Config:
-    """Base of every command's options: ranges and choices are checked when it is made."""
-
-    def __post_init__(self) -> None:
-        check(self)
+__all__ = [
+    "Clean",
+    "ClusterSubmit",
+    "Config",
+    "Image",
+    "Imaging",
+    "Info",
+    "Mask",
+    "Masking",
+    "Output",
+    "Plan",
+    "Predict",
+    "Resources",
+    "Restore",
+    "Selection",
+    "Simulate",
+    "check",
+    "option",
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -167,34 +119,6 @@ class Imaging(Config):
         1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum"
     )
     wgridding: bool = option(True, help="correct for the w-term")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Resources(Config):
-    """Where the graph runs."""
-
-    workers: int = option(0, minimum=0, help="worker processes of a cluster; 0 runs threads in this process")
-    threads_per_worker: int | None = option(
-        None, minimum=1, help="threads of each worker (default: the cores divided among the workers)"
-    )
-    scheduler: str | None = option(
-        None, metavar="ADDRESS|FILE", help="join the dask scheduler at this address, or whose scheduler file this is"
-    )
-    cluster: str | None = option(
-        None, choices=("local", "ssh", "slurm", "pbs", "kubernetes"),
-        help="where the workers are started (default: on this machine)",
-    )
-    cluster_options: str | None = option(
-        None, metavar="YAML", nested=True,
-        help="options of the cluster's class; usually a section of the --config file",
-    )
-    min_workers: int | None = option(
-        None, minimum=1, help="workers to wait for (default: all of --workers, or one of a joined scheduler)"
-    )
-    wait_workers: float | None = option(
-        None, minimum=0.0, metavar="SECONDS",
-        help="how long to wait for them (default: 60; 600 for kubernetes, 3600 for the jobs of slurm and pbs)",
-    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -306,42 +230,6 @@ class Mask(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Predict(Resources):
-    """Predict the visibilities of a model, and write them, or the data less or plus them, into measurement sets."""
-
-    model: tuple[str, ...] = option(
-        metavar="MODEL",
-        help="dataset of pfb clean, FITS image or cube in Jy/pixel, component list of WSClean, or sky of pfb simulate; "
-        "given several times: images of more bands, or more components",
-    )
-    column: str | None = option(
-        None, metavar="COLUMN", help="where to write; made like DATA if the set has none (default: MODEL_DATA)"
-    )
-    subtract: bool = option(False, help="write the data less the model; --column is needed")
-    add: bool = option(False, help="write the data plus the model; --column is needed")
-    data_column: str | None = option(
-        None, metavar="COLUMN", help="the data (default: CORRECTED_DATA if the set has it and it is not --column, else DATA)"
-    )
-    overwrite: bool = option(False, help="replace a column that exists; MODEL_DATA is always replaced")
-    region: str | None = option(None, metavar="REG", help="use only what lies in these DS9 regions")
-    outside: bool = option(False, help="use only what lies outside of --region")
-    spectrum: str = option(
-        "band", choices=("band", "linear", "polynomial"),
-        help="channels have the image of their band, or of the nearest; one interpolated between bands; or a fitted polynomial",
-    )
-    terms: int = option(2, minimum=1, help="coefficients of the polynomial")
-    field: str | None = option(
-        None, metavar="ID|NAME,...", help="fields to write, each about its own centre; default: as for pfb image"
-    )
-    spw: str | None = option(None, metavar="ID,...", help="spectral windows to write, e.g. 0,2~4 (default: all)")
-    scan: str | None = option(None, metavar="NUMBER,...", help="scans to write, e.g. 1,5~9 (default: all)")
-    chan: str | None = option(None, metavar="FIRST~LAST,...", help="channels to write, e.g. 10~46 (default: all)")
-    epsilon: float = option(1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum")
-    wgridding: bool = option(True, help="account for the w-term")
-    quiet: bool = option(False, help="print errors only")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Simulate(Config):
     """Write a MeerKAT-like measurement set with a known sky."""
 
@@ -368,39 +256,3 @@ class Simulate(Config):
 @dataclass(frozen=True, kw_only=True)
 class Info(Config):
     """Say what is in a measurement set."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class ClusterSubmit(Config):
-    """Write a batch job that runs `pfb clean` on several nodes, and goes on when its time is over; submit it."""
-
-    template: str = option(choices=("slurm", "pbs"), help="batch system")
-    nodes: int = option(1, minimum=1, help="nodes, each of which runs one worker")
-    cores: int = option(minimum=1, help="cores of each node")
-    memory: str | None = option(
-        None, metavar="SIZE", help="memory of each node, e.g. 200G (default: what the batch system gives)"
-    )
-    walltime: str = option(metavar="[D-]HH:MM:SS", help="time after which the batch system ends the job")
-    grace: int = option(
-        300, minimum=1, maximum=65535, metavar="SECONDS", help="how long before that the run is told to write its checkpoint"
-    )
-    resubmissions: int = option(
-        10, minimum=0, metavar="TIMES", help="how often at most a run that its time has ended is submitted again, to go on"
-    )
-    queue: str | None = option(None, metavar="NAME", help="queue or partition (default: that of the batch system)")
-    account: str | None = option(None, metavar="NAME", help="account that pays")
-    extra: tuple[str, ...] = option(
-        (), metavar="DIRECTIVE", help="another directive of the batch system; may be given several times"
-    )
-    interface: str | None = option(
-        None, metavar="NAME", help="network interface of scheduler and workers, e.g. ib0 (default: the first)"
-    )
-    dashboard_port: int = option(
-        8787, minimum=0, maximum=65535, metavar="PORT", help="port of the dashboard; another one if it is taken, or with 0"
-    )
-    script: str | None = option(
-        None, metavar="FILE", help="where the script is written (default: beside the output, PREFIX-slurm.sh or PREFIX-pbs.sh)"
-    )
-    submit: bool = option(False, help="submit the script, with sbatch or qsub")
-    overwrite: bool = option(False, help="replace a script that exists")
-    quiet: bool = option(False, help="print errors only")
