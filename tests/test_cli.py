@@ -23,6 +23,7 @@ CONFIGS = {
     "image": config.Image,
     "clean": config.Clean,
     "plan": config.Plan,
+    "check": config.Check,
     "restore": config.Restore,
     "mask": config.Mask,
     "predict": config.Predict,
@@ -105,7 +106,7 @@ class TestOptions:
 
     @pytest.mark.parametrize(("name", "made"), CONFIGS.items())
     def test_the_defaults_are_those_of_the_config(self, name, made, pipeline):
-        pipeline.result = types.SimpleNamespace(tables=list)
+        pipeline.result = types.SimpleNamespace(tables=list, sentence=str, exit_code=0)
         out = ["-o", "out"] if name in ("image", "clean") else []
         if name == "cluster submit":
             assert cli.main([*name.split(), *JOB, "--", "thing", "-o", "out"]) == 0

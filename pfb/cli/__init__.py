@@ -5,6 +5,7 @@ Nothing heavy is imported until a command runs, so that ``pfb --help`` answers a
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import threading
@@ -16,7 +17,7 @@ import click
 
 from pfb import __version__
 from pfb.cli import options
-from pfb.config import Clean, ClusterSubmit, Config, Image, Info, Mask, Plan, Predict, Restore, Simulate
+from pfb.config import Check, Clean, ClusterSubmit, Config, Image, Info, Mask, Plan, Predict, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ def _set_debug(ctx: click.Context, param: click.Parameter, value: bool) -> None:
         ctx.ensure_object(State).debug = True
 
 
-Function = Callable[[Any, Any, "Console"], None]
+Function = Callable[[Any, Any, "Console"], int | None]
 
 
 def command(
@@ -67,12 +68,12 @@ def command(
     """Make a command of a function that takes the argument, its config and a reporter."""
 
     def register(function: Function) -> Function:
-        def run(**values: Any) -> None:
+        def run(**values: Any) -> int | None:
             target = values.pop(str(argument.name))
             made = config(**values)
             from pfb.cli.console import Console
 
-            function(target, made, Console(quiet=getattr(made, "quiet", False)))
+            return function(target, made, Console(quiet=getattr(made, "quiet", False)))
 
         debug = click.Option(
             ["--debug"], is_flag=True, expose_value=False, is_eager=True, callback=_set_debug,
@@ -108,6 +109,21 @@ def plan(sets: tuple[str, ...], config: Plan, report: Console) -> None:
 
     for title, columns, rows in pipeline.run(sets, config, report).tables():
         report.table(title, columns, rows)
+
+
+@command(Check, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+def check(sets: tuple[str, ...], config: Check, report: Console) -> int:
+    """Run `pfb check`."""
+    from pfb.pipeline import check as pipeline
+
+    found = pipeline.run(sets, config)
+    if config.json:
+        click.echo(json.dumps(found.record(), indent=1))
+        return found.exit_code
+    for title, columns, rows in found.tables():
+        report.table(title, columns, rows)
+    report.message(found.sentence())
+    return found.exit_code
 
 
 @command(Restore, click.Argument(["dataset"], metavar="DATASET"))

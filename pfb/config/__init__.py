@@ -13,6 +13,7 @@ from pfb.config.declaring import Config, check, option
 from pfb.config.models import Predict
 
 __all__ = [
+    "Check",
     "Clean",
     "ClusterSubmit",
     "Config",
@@ -195,6 +196,14 @@ class Plan(Clean):
     """Say what `pfb clean` would take with the same options, without running it."""
 
     output: str = option("", short="-o", metavar="PREFIX", help="as for pfb clean; nothing is written")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Check(Clean):
+    """Try all that could fail in a run of `pfb clean` with the same options, without running it."""
+
+    output: str = option("", short="-o", metavar="PREFIX", help="as for pfb clean; nothing is written")
+    json: bool = option(False, help="print what was found as JSON")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -271,9 +271,20 @@ def _drafts(
         made = [make_window(d, part, _scans(part) if selection.scan else None, ranges) for part in alike if part]
         notes += [f"{d.path}: --chan leaves nothing of spectral window {w.spw}" for w in made if not len(w.freq)]
         drafts.append([w for w in made if len(w.freq)])
+        _require_frequencies(d, drafts[-1], notes)
     if not any(drafts):
         raise InputError(f"--chan {selection.chan} leaves no channel of any spectral window; choose others")
     return drafts
+
+
+def _require_frequencies(d: SetDescription, windows: list[Window], notes: list[str]) -> None:
+    for w in windows:
+        if not (np.isfinite(w.freq) & (w.freq > 0)).all():
+            raise InputError(f"spectral window {w.spw} of {d.path} has channels of no positive frequency: repair its CHAN_FREQ")
+        if not (w.width > 0).all():
+            raise InputError(f"spectral window {w.spw} of {d.path} has channels of no width: write CHAN_WIDTH in Hz into the set")
+        if not d.spectral_windows[w.spw].width[w.channels].any():
+            notes.append(f"{d.path}: spectral window {w.spw} has no CHAN_WIDTH, so the distance of its channels is taken")
 
 
 def _scans(groups: list[RowGroup]) -> tuple[int, ...]:

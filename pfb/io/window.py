@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfb.io.casa_tables import RowRuns, Rows, cross_rows, main_table
+from pfb.io.channels import usable_widths
 from pfb.io.metadata import RowGroup, SetDescription, SpectralWindow
 from pfb.types import Real
 
@@ -101,7 +102,7 @@ def make_window(
         scans=scans,
         rows=sum(g.rows - g.autocorrelations for g in groups),
         freq=spectral.freq[stored],
-        width=np.abs(spectral.width[stored]),
+        width=usable_widths(spectral.freq, spectral.width)[stored],
         channels=stored,
         stored_channels=len(spectral.freq),
         correlations=description.correlations,

@@ -176,7 +176,16 @@ def require_disk(plan: Plan, config: Image) -> None:
         )
 
 
-def allowed(engine: Engine, config: Image) -> int:
+@dataclass(frozen=True)
+class Size:
+    """What an engine would have; names as of `Engine`."""
+
+    nworker: int
+    nthread: int
+    memory: int = 0
+
+
+def allowed(engine: Engine | Size, config: Image) -> int:
     """Return the bytes that each worker may use; 0 if nobody knows."""
     elsewhere = config.scheduler or config.cluster not in (None, "local")
     if engine.memory or elsewhere:
@@ -184,7 +193,7 @@ def allowed(engine: Engine, config: Image) -> int:
     return limit() // engine.nworker
 
 
-def require(plan: Plan, config: Image, engine: Engine) -> str:
+def require(plan: Plan, config: Image, engine: Engine | Size) -> str:
     """Say in a sentence what memory a run takes.
 
     Raises

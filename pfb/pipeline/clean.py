@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -46,14 +46,8 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
         If it was asked to end; a checkpoint holds what was done.
     """
     safety = Safety(sets, config, report)
-
-    def prepare(geometry: Geometry) -> Mapping[str, Any]:
-        dictionary = dictionary_of(config, geometry.shape)
-        require_mask(config, geometry, report)
-        return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
-
     try:
-        with opened(sets, config, report, maker="clean", prepare=prepare) as state:
+        with opened(sets, config, report, maker="clean", prepare=partial(prepare, config, report)) as state:
             deconvolution = Deconvolution(state.run, state.imaged, config, state.engine, report, safety)
             options = Options(maxit=config.niter, tol=config.tol, rmsfactor=config.rmsfactor)
 
@@ -74,6 +68,13 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
             report.message(f"{safety.checkpoints.path} holds what was done: go on with --resume")
         raise
     safety.checkpoints.remove()
+
+
+def prepare(config: Clean, report: Reporter, geometry: Geometry) -> dict[str, Any]:
+    """Check the options that need the geometry, and return what the dataset has of them."""
+    dictionary = dictionary_of(config, geometry.shape)
+    require_mask(config, geometry, report)
+    return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
 
 
 def self_check(power: Sequence[Real], state: Opened, report: Reporter, images: Images) -> dict[str, str]:

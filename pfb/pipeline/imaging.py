@@ -36,6 +36,21 @@ from pfb.pipeline.weighting import cost, scheme_of, thermal
 from pfb.types import Geometry, Real, Visibilities
 
 Prepare = Callable[[Geometry], Mapping[str, Any]]
+Attempt = Callable[..., Any]
+
+
+def directly(name: str, function: Callable[..., Any], *args: Any) -> Any:
+    """Take a step, whatever its name."""
+    return function(*args)
+
+
+class Ready(NamedTuple):
+    """What is known of a run before data are read."""
+
+    store: Path
+    planned: tuple[SelectedData, Plan]
+    extra: Mapping[str, Any]
+    """Fields of the dataset's `Layout` that the command adds."""
 
 
 @dataclass(frozen=True)
@@ -106,14 +121,7 @@ def opened(
         If a product exists and must not be replaced, or cannot be written, or the data cannot be imaged as asked.
     """
     began = monotonic()
-    final = Path(f"{config.output}.zarr")
-    if final.name == ".zarr":
-        raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
-    paths = product_paths(config.output, KINDS[maker])
-    require_writable([final, *(path for group in paths.values() for path in group), *folders(config)], config.overwrite)
-    data, planned = plan(sets, config, report)
-    extra = {} if prepare is None else prepare(planned.geometry)
-    require_disk(planned, config)
+    final, (data, planned), extra = preflight(sets, config, report, maker=maker, prepare=prepare)
     with staged(final, config.overwrite) as store, scratch(final) as parking:
         nthreads = 1
         with open_engine(config, len(planned.bands), parking, report) as engine, profiled(config, engine, report):
@@ -141,6 +149,46 @@ def opened(
         )
     seconds = {"seconds": f"{monotonic() - began:.1f}"}
     report.summary(f"pfb {maker}", {"dataset": str(final)} | {file.name: str(file.parent) for file in files} | notes | seconds)
+
+
+def preflight(
+    sets: tuple[str, ...], config: Image, report: Reporter, *,
+    maker: str, prepare: Prepare | None = None, attempt: Attempt = directly,
+) -> Ready:  # fmt: skip
+    """Try all that could be refused before data are read; parameters as of `opened`.
+
+    `pfb check` gives an `attempt` of its own, which is told the name of a step, the function, and its arguments,
+    and goes on after an error.
+    """
+    final = attempt("output", require_output, config, maker)
+    planned = attempt("selection and image", plan, sets, config, report)
+    extra = attempt("dictionary and mask", _prepare, planned, prepare)
+    attempt("disk", _require_disk, planned, config, final)
+    return Ready(final, planned, extra)
+
+
+def _prepare(planned: tuple[SelectedData, Plan], prepare: Prepare | None) -> Mapping[str, Any]:
+    return {} if prepare is None else prepare(planned[1].geometry)
+
+
+def _require_disk(planned: tuple[SelectedData, Plan], config: Image, final: Path) -> None:
+    require_disk(planned[1], config)
+
+
+def require_output(config: Image, maker: str) -> Path:
+    """Return where the dataset goes.
+
+    Raises
+    ------
+    InputError
+        If a product exists and must not be replaced, or cannot be written.
+    """
+    final = Path(f"{config.output}.zarr")
+    if final.name == ".zarr":
+        raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
+    paths = product_paths(config.output, KINDS[maker])
+    require_writable([final, *(path for group in paths.values() for path in group), *folders(config)], config.overwrite)
+    return final
 
 
 def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[SelectedData, Plan]:
@@ -198,14 +246,7 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     totals, expected = engine.fetch(sums), engine.fetch(noise)
     engine.drop(loaded + sums + noise)
 
-    active = [band.index for band, own in zip(planned.bands, totals, strict=True) if own.wsum > 0]
-    if not active:
-        if config.weighting != "natural" and planned.geometry.cell > nyquist_cell(run.data.longest_baseline_wavelengths):
-            raise InputError(
-                f"--cell {config.cell} arcsec is too large for any of the baselines, which --weighting {config.weighting} "
-                "therefore leaves out: make the pixels smaller"
-            )
-        raise InputError("all selected samples are flagged or have weight zero: select others or unflag some")
+    active = require_data(run.data, planned, config, [own.wsum for own in totals])
     _warn_of_zeros(run, report, engine.fetch(flat))
     engine.drop(flat)
     for band in planned.bands:
@@ -237,6 +278,19 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
             report.warning(f"the PSF of band {index} has no main lobe to fit a beam to: it is left out of restored images")
     engine.drop(beams + writes)
     return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq, [expected[i] for i in active])
+
+
+def require_data(data: SelectedData, planned: Plan, config: Image, wsums: Sequence[float]) -> list[int]:
+    """Return the numbers of the bands whose weights have a sum above zero; raises `InputError` if there is none."""
+    active = [band.index for band, wsum in zip(planned.bands, wsums, strict=True) if wsum > 0]
+    if active:
+        return active
+    if config.weighting != "natural" and planned.geometry.cell > nyquist_cell(data.longest_baseline_wavelengths):
+        raise InputError(
+            f"--cell {config.cell} arcsec is too large for any of the baselines, which --weighting {config.weighting} "
+            "therefore leaves out: make the pixels smaller"
+        )
+    raise InputError("all selected samples are flagged or have weight zero: select others or unflag some")
 
 
 def only_zeros(band: Sequence[Visibilities]) -> list[bool | None]:

@@ -1,0 +1,67 @@
+"""Some of the samples of a planned run, read and weighed as the run would."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from pfb.config import Image
+from pfb.kernels.weighting import count
+from pfb.pipeline.planning import Loader, Plan
+from pfb.pipeline.weighting import scheme_of
+from pfb.types import Visibilities
+
+SAMPLES = 1 << 22
+"""Samples that are read of all bands together, at most."""
+STRETCHES = 16
+"""Runs of consecutive rows that they are taken from in each window of a band."""
+
+
+class Looked(NamedTuple):
+    """What was seen of a band."""
+
+    samples: int
+    good: int
+    """Samples with a weight."""
+    wsum: float
+    """Sum of the weights of those that the scheme of the weights can use."""
+    whole: bool
+    """Whether all samples of the band were looked at."""
+
+
+def look(plan: Plan, config: Image) -> list[Looked]:
+    """Read samples spread over every band."""
+    parts = sum(len(windows) for windows in plan.loaders)
+    return [_band(plan, config, band, SAMPLES // max(parts, 1)) for band in range(len(plan.bands))]
+
+
+def _band(plan: Plan, config: Image, band: int, most: int) -> Looked:
+    scheme = scheme_of(config, plan.geometry)
+    samples = good = 0
+    wsum, whole = 0.0, True
+    for loaders, window, channels in zip(plan.loaders[band], plan.windows[band], plan.channels[band], strict=True):
+        cell = (channels.stop - channels.start) * len(window.correlations)
+        rows = max(most // cell, STRETCHES)
+        whole &= rows >= window.rows
+        for loader in loaders if rows >= window.rows else _stretches(loaders, rows):
+            found: Visibilities = loader()
+            samples, good = samples + found.weight.size, good + int(np.count_nonzero(found.weight))
+            if scheme.scheme == "natural":
+                wsum += float(found.weight.sum())
+            else:
+                wsum += float(count(found.uvw, found.freq, found.weight, scheme.counts, scheme.cell).sum())
+    return Looked(samples, good, wsum, whole)
+
+
+def _stretches(loaders: tuple[Loader, ...], rows: int) -> list[Loader]:
+    """Return loaders of fewer rows, evenly spread over those of all."""
+    pieces: list[Any] = [loader.args[0] for loader in loaders]  # type: ignore[attr-defined]
+    first, last = pieces[0].first, pieces[-1].last
+    size = max(rows // STRETCHES, 1)
+    starts = np.unique(np.linspace(first, max(last - size, first), STRETCHES).astype(int)).tolist()
+    shorter = [replace(pieces[0], first=start, last=min(start + size, last)) for start in starts]
+    like: Any = loaders[0]
+    return [partial(like.func, piece, *like.args[1:], **like.keywords) for piece in shorter]

@@ -1,0 +1,226 @@
+"""`pfb check` foretells what `pfb clean` does, names what is odd, writes nothing and reads little."""
+
+import json
+import os
+import shutil
+from collections import namedtuple
+from pathlib import Path
+
+import numpy as np
+import pytest
+from astropy.io import fits
+
+from pfb.config import Check
+from pfb.io.simulated_set import CIRCULAR
+from pfb.pipeline import budget, check, sampling
+from tests.observations import change, small_set
+
+FEW = ["--npix", 20, "--nband", 2, "--niter", 1, "--pd-maxit", 2, "--bases", "self", "--checkpoint", 0]
+SMALL = dict(nant=5, nchan=4, scan_length=1.0)
+
+# Parameters of the set, and what the check says of it: name, verdict and a part of the detail.
+DEFECTS = {
+    "none": ({}, []),
+    "circular feeds": (dict(feeds=CIRCULAR), []),
+    "one hand": (dict(feeds=(9,)), [("selection and image", "fails", "Stokes I needs XX and YY")]),
+    "old frame": (dict(frame="B1950"), [("baselines", "ok", "in an old frame")]),
+    "unknown frame": (dict(frame="GALACTIC"), [("selection and image", "fails", "J2000, ICRS or B1950 is needed")]),
+    "windows of two sizes": (dict(channels=(3, 5)), [("channels", "ok", "8 in 2 spectral windows")]),
+    "one channel": (dict(nchan=1), [("selection and image", "fails", "--nband is 2 but the selection has 1 channel")]),
+    "descending": (dict(descending=True), [("channels", "ok", "1 of them descending")]),
+    "unused descriptions": (dict(unused_descriptions=True), [("rows", "ok", "2 data descriptions own none")]),
+    "autocorrelations": (dict(autocorrelations=True), [("rows", "ok", "20 of them autocorrelations")]),
+    "shuffled": (dict(shuffled=True), []),
+    "flagged channel": (dict(flagged_channels=(1,)), []),
+    "flagged window": (
+        dict(nspw=2, flagged_windows=(1,)),
+        [("samples", "warning", "band 1 (1284 - 1712 MHz) has none of use"), ("samples", "warning", "%, 0%")],
+    ),
+    "all flagged": (dict(all_flagged=True), [("selection and image", "fails", "are flagged; select others")]),
+    "flagged rows": (dict(flagged_rows=True, nan_in_flagged=True), []),
+    "some not finite": (dict(nan_unflagged=True), [("visibilities", "warning", "are not finite, not flagged, and left out")]),
+    "some without uvw": (dict(nan_uvw=True), []),
+    "weights of zero": (dict(weight_spectrum="zero"), [("selection and image", "ok", "because WEIGHT_SPECTRUM is all zero")]),
+    "no weights": (dict(weight_spectrum="zero", weight="zero"), [("selection and image", "fails", "has no usable weights")]),
+    "weights of one": (dict(weight_spectrum="one"), [("selection and image", "ok", "because WEIGHT_SPECTRUM is all one")]),
+    "negative weights": (dict(weight_spectrum="negative"), [("weights", "warning", "25% are negative, and left out")]),
+    "infinite weights": (dict(infinite_weight=(1, 2)), [("weights", "warning", "50% are not finite, and left out")]),
+    "infinite weights of a hand": (
+        dict(infinite_weight=(0,)), [("samples", "fails", "all selected samples are flagged or have weight zero")]
+    ),
+    "weights without cells": (dict(empty_columns=("WEIGHT_SPECTRUM",)), [("selection and image", "ok", "has empty cells")]),
+    "no corrected data": (dict(corrected_data=False), [("selection and image", "ok", "column DATA is imaged (it has no usable")]),
+    "no data": (dict(empty_columns=("DATA", "CORRECTED_DATA")), [("selection and image", "fails", "DATA of")]),
+    "model of a wrong shape": (dict(model_data=True), []),
+    "zero data": (dict(zero_columns=("CORRECTED_DATA",)), [("visibilities", "warning", "all are zero: was the column")]),
+    "interference": (dict(unflagged_rfi=0.1), []),
+    "no short baselines": (dict(flagged_below=500.0), []),
+    "no baselines": (dict(flagged_below=1e6), [("selection and image", "fails", "are flagged; select others")]),
+    "uvw in wavelengths": (dict(uvw_factor=(5.0, 5.0, 5.0)), [("baselines", "warning", "5 times as long as the antennas")]),
+    "uvw turned round": (dict(uvw_factor=(-1, -1, -1)), [("baselines", "warning", "which MeerKAT does not write")]),
+    "uvw turned round elsewhere": (
+        dict(uvw_factor=(-1, -1, -1), telescope="LOFAR"), [("baselines", "ok", "second minus first antenna")]
+    ),
+    "u mirrored": (dict(uvw_factor=(-1, 1, 1)), [("baselines", "warning", "u of UVW have the opposite sign")]),
+    "zero uvw": (dict(uvw_factor=(0, 0, 0)), [("selection and image", "fails", "UVW is zero in all selected rows")]),
+    "another centre": (dict(centre_error=5.0), [("baselines", "warning", "phase centre say, by about 4.")]),
+    "late times": (dict(time_shift=3600.0), [("baselines", "warning", "UVW point elsewhere")]),
+    "unix times": (dict(time_shift=-3506716800.0), [("times", "warning", "but a Unix time")]),
+    "rows twice": (dict(duplicated_rows=True), [("rows", "warning", "4 rows have time, antennas, field and window of another")]),
+    "no widths": (
+        dict(zero_widths=True), [("channels", "warning", "CHAN_WIDTH is zero"), ("selection and image", "ok", "no CHAN_WIDTH")]
+    ),
+    "no width of one channel": (dict(nchan=1, zero_widths=True), [("selection and image", "fails", "channels of no width")]),
+    "dishes of no size": (dict(dish_diameter=False), [("antennas", "warning", "DISH_DIAMETER is not known")]),
+    "no telescope": (dict(telescope=""), [("tables", "warning", "OBSERVATION names no telescope")]),
+    "tables that are missing": (
+        dict(missing_tables=("OBSERVATION", "HISTORY")),
+        [("tables", "warning", "without OBSERVATION some of"), ("tables", "warning", "some of")],
+    ),
+    "no fields": (dict(missing_tables=("FIELD",)), [("selection and image", "fails", "has no sub-table FIELD")]),
+    "read only": (dict(read_only=True), []),
+    "several fields": (dict(calibrators=True), [("selection and image", "ok", "the only one observed as a target")]),
+}  # fmt: skip
+
+
+@pytest.fixture
+def both(pfb, contents, tmp_path, dataset_only):
+    """Check and clean with the same words; returns the record of the check once both agree whether it can work."""
+
+    def run(*words, output=tmp_path / "out"):
+        before = contents(tmp_path)
+        answer = pfb("check", *FEW, *words, "-o", output, "--json")
+        assert answer.err == ""
+        assert contents(tmp_path) == before, "something was written"
+        record = json.loads(answer.out)
+        cleaned = pfb("clean", *FEW, *words, "-o", output)
+        assert answer.code == cleaned.code, (record, cleaned)
+        assert (record["verdict"] == "fails") == (cleaned.code == 2)
+        if cleaned.code:
+            assert cleaned.err.removeprefix("pfb: ").strip() in [r["detail"] for r in record["checks"] if r["verdict"] == "fails"]
+        return record
+
+    return run
+
+
+def found(record, check):
+    (line,) = [r for r in record["checks"] if r["check"] == check]
+    return line["verdict"], line["detail"]
+
+
+@pytest.mark.parametrize("case", DEFECTS)
+def test_every_defect(both, tmp_path, case):
+    defects, expected = DEFECTS[case]
+    record = both(small_set(tmp_path / "a.ms", **SMALL | defects).path)
+    for name, verdict, words in expected:
+        assert found(record, name)[0] == verdict, record
+        assert words in found(record, name)[1]
+    if not expected:
+        assert [r for r in record["checks"] if r["verdict"] not in ("ok", "not tried")] == []
+
+
+def test_all_defects_are_tried():
+    from pfb.io.simulated_set import Defects
+
+    tried = {name for defects, _ in DEFECTS.values() for name in defects}
+    assert set(Defects.__dataclass_fields__) - tried == {"weight_factor"}  # which only the noise of a result shows
+
+
+@pytest.fixture(scope="module")
+def good(tmp_path_factory):
+    return small_set(tmp_path_factory.mktemp("good") / "a.ms", **SMALL).path
+
+
+def test_options_that_cannot_be_had(both, good, tmp_path):
+    for words, name, sentence in [
+        (["--field", "3C999"], "selection and image", "is no id and no name of a field"),
+        (["--mask", "none.fits"], "dictionary and mask", "cannot be read as FITS"),
+        (["--bases", "haar"], "dictionary and mask", "bases are haar but must be different ones"),
+        (["--cluster", "local"], "workers", "must know how many workers to start"),
+        (["--cell", "10000"], "samples", "is too large for any of the baselines"),
+        (["--weight-column", "SIGMA2"], "selection and image", "has no weight column SIGMA2"),
+    ]:
+        verdict, detail = found(both(good, *words), name)
+        assert verdict == "fails"
+        assert sentence in detail
+    fits.PrimaryHDU(np.zeros((20, 20), "f4")).writeto(tmp_path / "m.fits")
+    assert "is zero everywhere" in found(both(good, "--mask", tmp_path / "m.fits"), "dictionary and mask")[1]
+
+
+def test_places_that_cannot_be_written(both, good, tmp_path, monkeypatch):
+    assert "does not exist; create it" in found(both(good, output=tmp_path / "nowhere" / "out"), "output")[1]
+    (tmp_path / "out.zarr").mkdir()
+    assert "exists already" in found(both(good), "output")[1]
+    (tmp_path / "out.zarr").rmdir()
+    (tmp_path / "out.checkpoint").mkdir()
+    (tmp_path / "out.checkpoint" / "manifest.json").write_text("{}")
+    assert "is the checkpoint of a run that has not ended" in found(both(good), "checkpoint")[1]
+    shutil.rmtree(tmp_path / "out.checkpoint")
+    access = os.access
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "access", lambda path, mode: access(path, mode) and not (mode & os.W_OK and Path(path) == tmp_path))
+        assert "is not writable; write elsewhere" in found(both(good), "output")[1]
+
+
+def test_too_little_of_anything(both, good, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(budget, "limit", lambda: 2**20)
+        assert "of memory but there are" in found(both(good), "memory")[1]
+    with monkeypatch.context() as patch:
+        patch.setattr(budget.shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(100))
+        assert "the products need about" in found(both(good), "disk")[1]
+
+
+def test_sets_that_do_not_go_together(both, good, tmp_path):
+    other = small_set(tmp_path / "b.ms", **SMALL, ra=10.0).path
+    record = both(good, other)
+    assert "have different phase centres" in found(record, "selection and image")[1]
+    assert {"rows of a.ms", "rows of b.ms"} <= {r["check"] for r in record["checks"]}
+    assert "does not exist" in found(both(tmp_path / "none.ms"), "selection and image")[1]
+
+
+def test_it_prints_a_table_and_a_verdict(pfb, good, tmp_path):
+    answer = pfb("check", good, *FEW)
+    assert answer.code == 0
+    lines = answer.out.splitlines()
+    assert lines[0] == good
+    assert lines[1].split() == ["check", "verdict", "detail"]
+    assert lines[-1] == "pfb clean can work"
+    assert any(line.split()[:3] == ["output", "not", "tried"] for line in lines)
+    answer = pfb("check", small_set(tmp_path / "a.ms", **SMALL, all_flagged=True).path, *FEW, "-o", tmp_path / "out")
+    assert answer.code == 2
+    assert answer.out.splitlines()[-1] == "pfb clean cannot work: 1 of these checks fails"
+    assert "selection and image" in answer.out
+
+
+def test_large_sets_are_sampled(tmp_path, monkeypatch):
+    made = small_set(tmp_path / "a.ms", nant=12, nspw=2, scan_length=8.0)
+    config = Check(npix="20", nband=2)
+    whole = dict((r.check, r) for r in check.run((made.path,), config).remarks)["samples"]
+    monkeypatch.setattr(sampling, "SAMPLES", 20_000)
+    some = dict((r.check, r) for r in check.run((made.path,), config).remarks)["samples"]
+    assert "that were looked at" not in whole.detail
+    assert "that were looked at can be used" in some.detail
+    looked, all_of_them = (int(r.detail.split(" of ")[1].split()[0]) for r in (some, whole))
+    assert 2000 < looked < 6000 < all_of_them
+    assert all(40 < float(part.rstrip("%")) < 100 for part in some.detail.split("by band ")[1].split(", "))
+    # What is not seen whole is not condemned.
+    change(made.path, "CORRECTED_DATA", lambda v: np.full_like(v, np.nan))
+    found = check.run((made.path,), config)
+    assert {r.check: r.verdict for r in found.remarks}["samples"] == "warning"
+    assert found.exit_code == 0
+
+
+def test_gaps_and_overlaps_of_channels():
+    from pfb.io.channels import oddities, usable_widths
+
+    freq, width = np.array([1e9, 1.1e9, 1.2e9, 1.3e9]), np.full(4, 1e8)
+    assert oddities(freq, width) == oddities(freq[::-1], -width) == []
+    assert oddities(freq + [0, 0, 5e7, 5e7], width) == ["1 gaps between channels, the widest of 50 MHz above 1100 MHz"]
+    assert oddities(freq - [0, 0, 5e7, 5e7], width) == ["1 channels overlap the next"]
+    assert oddities(freq[[1, 0, 2, 3]], width) == ["channels are in no order of frequency"]
+    assert oddities(freq, width * [1, -1, 1, 1]) == ["CHAN_WIDTH has both signs"]
+    assert oddities(freq * [0, 1, 1, 1], width)[0] == "1 channels have no positive frequency"
+    np.testing.assert_array_equal(usable_widths(freq[::-1], -width), width)
+    np.testing.assert_allclose(usable_widths(np.array([1.3e9, 1e9, 1.1e9]), np.zeros(3)), [2e8, 1e8, 1e8])
+    np.testing.assert_array_equal(usable_widths(freq[:1], np.zeros(1)), [0])
