@@ -119,7 +119,7 @@ class TestOptions:
             assert call == ("thing",)
             return
         target, given, report = call
-        assert target == (("thing",) if name in ("image", "clean", "plan", "predict") else "thing")
+        assert target == (("thing",) if name in ("image", "clean", "plan", "check", "predict") else "thing")
         needed = {"model": ("a.zarr",)} if name == "predict" else {"output": "out"} if out else {}
         assert given == made(**needed)
         assert isinstance(report, Console)

@@ -73,7 +73,7 @@ def command(
             made = config(**values)
             from pfb.cli.console import Console
 
-            return function(target, made, Console(quiet=getattr(made, "quiet", False)))
+            return function(target, made, Console(quiet=getattr(made, "quiet", False) or getattr(made, "json", False)))
 
         debug = click.Option(
             ["--debug"], is_flag=True, expose_value=False, is_eager=True, callback=_set_debug,
@@ -116,7 +116,7 @@ def check(sets: tuple[str, ...], config: Check, report: Console) -> int:
     """Run `pfb check`."""
     from pfb.pipeline import check as pipeline
 
-    found = pipeline.run(sets, config)
+    found = pipeline.run(sets, config, report)
     if config.json:
         click.echo(json.dumps(found.record(), indent=1))
         return found.exit_code

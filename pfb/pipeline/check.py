@@ -24,7 +24,7 @@ from pfb.pipeline.budget import Size, require
 from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.imaging import preflight, require_data
 from pfb.pipeline.planning import Plan
-from pfb.pipeline.reporting import Silent
+from pfb.pipeline.reporting import Reporter, Silent
 from pfb.pipeline.sampling import Looked, look
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
@@ -125,7 +125,7 @@ FAILED = object()
 """The result of a step that has none."""
 
 
-def run(sets: tuple[str, ...], config: Check) -> Findings:
+def run(sets: tuple[str, ...], config: Check, report: Reporter) -> Findings:
     """Try all that could fail.
 
     Every step of `pfb clean` before its first data are read is taken as it would be, but nothing is written. Of the data a
@@ -137,6 +137,8 @@ def run(sets: tuple[str, ...], config: Check) -> Findings:
         Measurement sets that would be imaged together.
     config : Check
         Options of `pfb clean`.
+    report : Reporter
+        Is told how many bands have been looked at.
     """
     options = Clean(**{f.name: getattr(config, f.name) for f in fields(Clean)})
     told = Told()
@@ -145,7 +147,7 @@ def run(sets: tuple[str, ...], config: Check) -> Findings:
     ready = preflight(sets, options, told, maker="clean", prepare=partial(clean.prepare, options, told), attempt=attempt)
     size = attempt("workers", _size, options)
     attempt("memory", _memory, ready.planned, options, size)
-    attempt("samples", _samples, ready.planned, options, told)
+    attempt("samples", _samples, ready.planned, options, told, report)
     remarks = list(attempt.remarks)
     for path in sets:
         remarks += _of_set(path, ready.planned, named=len(sets) > 1)
@@ -177,18 +179,19 @@ def _memory(planned: tuple[SelectedData, Plan], config: Clean, size: Size) -> st
     return require(planned[1], config, size)
 
 
-def _samples(planned: tuple[SelectedData, Plan], config: Clean, report: Told) -> None:
+def _samples(planned: tuple[SelectedData, Plan], config: Clean, told: Told, report: Reporter) -> None:
     """Refuse what has no usable sample, and warn of bands that have none."""
     data, plan = planned
-    looked = look(plan, config)
+    with report.stage("look", len(plan.bands)) as advance:
+        looked = look(plan, config, advance)
     total, good = sum(band.samples for band in looked), sum(band.good for band in looked)
     about = "" if all(band.whole for band in looked) else " that were looked at"
     if all(band.whole for band in looked):
         require_data(data, plan, config, [band.wsum for band in looked])
     for band, own in zip(plan.bands, looked, strict=True):
         if own.wsum == 0:
-            report.warning(f"band {band.index} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has none of use")
-    report.message(f"{good} of {total}{about} can be used; by band {_by_band(looked)}")
+            told.warning(f"band {band.index} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has none of use")
+    told.message(f"{good} of {total}{about} can be used; by band {_by_band(looked)}")
 
 
 def _by_band(looked: Sequence[Looked]) -> str:

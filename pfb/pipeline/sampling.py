@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from typing import Any, NamedTuple
@@ -32,10 +33,14 @@ class Looked(NamedTuple):
     """Whether all samples of the band were looked at."""
 
 
-def look(plan: Plan, config: Image) -> list[Looked]:
-    """Read samples spread over every band."""
-    parts = sum(len(windows) for windows in plan.loaders)
-    return [_band(plan, config, band, SAMPLES // max(parts, 1)) for band in range(len(plan.bands))]
+def look(plan: Plan, config: Image, advance: Callable[[int], None]) -> list[Looked]:
+    """Read samples spread over every band; `advance` is told of each that is done."""
+    most = SAMPLES // max(sum(len(windows) for windows in plan.loaders), 1)
+    found = []
+    for band in range(len(plan.bands)):
+        found.append(_band(plan, config, band, most))
+        advance(1)
+    return found
 
 
 def _band(plan: Plan, config: Image, band: int, most: int) -> Looked:

@@ -13,6 +13,7 @@ from astropy.io import fits
 from pfb.config import Check
 from pfb.io.simulated_set import CIRCULAR
 from pfb.pipeline import budget, check, sampling
+from pfb.pipeline.reporting import Silent
 from tests.observations import change, small_set
 
 FEW = ["--npix", 20, "--nband", 2, "--niter", 1, "--pd-maxit", 2, "--bases", "self", "--checkpoint", 0]
@@ -183,8 +184,9 @@ def test_it_prints_a_table_and_a_verdict(pfb, good, tmp_path):
     answer = pfb("check", good, *FEW)
     assert answer.code == 0
     lines = answer.out.splitlines()
-    assert lines[0] == good
-    assert lines[1].split() == ["check", "verdict", "detail"]
+    assert lines[0].split()[:2] == ["look", "2/2"]
+    assert lines[1] == good
+    assert lines[2].split() == ["check", "verdict", "detail"]
     assert lines[-1] == "pfb clean can work"
     assert any(line.split()[:3] == ["output", "not", "tried"] for line in lines)
     answer = pfb("check", small_set(tmp_path / "a.ms", **SMALL, all_flagged=True).path, *FEW, "-o", tmp_path / "out")
@@ -196,9 +198,9 @@ def test_it_prints_a_table_and_a_verdict(pfb, good, tmp_path):
 def test_large_sets_are_sampled(tmp_path, monkeypatch):
     made = small_set(tmp_path / "a.ms", nant=12, nspw=2, scan_length=8.0)
     config = Check(npix="20", nband=2)
-    whole = dict((r.check, r) for r in check.run((made.path,), config).remarks)["samples"]
+    whole = dict((r.check, r) for r in check.run((made.path,), config, Silent()).remarks)["samples"]
     monkeypatch.setattr(sampling, "SAMPLES", 20_000)
-    some = dict((r.check, r) for r in check.run((made.path,), config).remarks)["samples"]
+    some = dict((r.check, r) for r in check.run((made.path,), config, Silent()).remarks)["samples"]
     assert "that were looked at" not in whole.detail
     assert "that were looked at can be used" in some.detail
     looked, all_of_them = (int(r.detail.split(" of ")[1].split()[0]) for r in (some, whole))
@@ -206,7 +208,7 @@ def test_large_sets_are_sampled(tmp_path, monkeypatch):
     assert all(40 < float(part.rstrip("%")) < 100 for part in some.detail.split("by band ")[1].split(", "))
     # What is not seen whole is not condemned.
     change(made.path, "CORRECTED_DATA", lambda v: np.full_like(v, np.nan))
-    found = check.run((made.path,), config)
+    found = check.run((made.path,), config, Silent())
     assert {r.check: r.verdict for r in found.remarks}["samples"] == "warning"
     assert found.exit_code == 0
 
