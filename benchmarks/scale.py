@@ -20,10 +20,10 @@ from distributed import Client
 from layouts import cluster, incoming
 
 from pfb.config import Clean
+from pfb.graph.primal_dual import ITERATIONS
 from pfb.io.simulated_set import Simulation
 from pfb.pipeline import clean
 from pfb.pipeline.budget import budget
-from pfb.pipeline.deconvolution import ITERATIONS
 from pfb.pipeline.forecast import forecast
 from pfb.pipeline.imaging import plan
 from pfb.pipeline.planning import Plan

@@ -16,8 +16,8 @@ from itertools import product
 
 from scale import BASES, MOST, Case, Measured, measure, numbers, parser, simulate
 
+from pfb.graph.primal_dual import ITERATIONS
 from pfb.pipeline.budget import GIB, budget
-from pfb.pipeline.deconvolution import ITERATIONS
 
 MIB = 2**20
 

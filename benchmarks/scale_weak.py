@@ -15,8 +15,8 @@ from dataclasses import asdict
 from scale import BASES, MOST, Case, Measured, measure, numbers, parser, simulate
 from scale_overhead import MIB, unfit
 
+from pfb.graph.primal_dual import ITERATIONS
 from pfb.pipeline.budget import GIB
-from pfb.pipeline.deconvolution import ITERATIONS
 
 HEADER = (
     "| workers | bands | tasks of an iteration | CPU ms of a band and iteration | of these scheduler and client "

@@ -22,7 +22,7 @@ from pfb.operators.measurement import Gridder, wsum
 from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
-from pfb.pipeline.deconvolution import SHIFT
+from pfb.pipeline.sara import SHIFT
 from pfb.solvers.lanczos import largest_eigenvalue, start_vector
 from pfb.solvers.primal_dual import Minimisation, solve
 from pfb.types import Real, Visibilities

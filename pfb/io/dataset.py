@@ -47,6 +47,8 @@ class Variable(NamedTuple):
     """The commands whose stores have it."""
     description: str
     compress: bool = True
+    prior: bool = False
+    """Only a minimisation with a prior in wavelet bases has it."""
 
 
 IMAGE = ("band", "x", "y")
@@ -62,9 +64,11 @@ SCHEMA: dict[str, Variable] = {
     "psf": Variable(("band", "x_psf", "y_psf"), "real", "weight", MAKERS, "point spread function, raw: its peak is wsum"),
     "model": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "deconvolved sky"),
     "residual": Variable(IMAGE, "real", "Jy/beam * weight", ("clean",), "dirty image of the data less the model, raw"),
-    "update": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "last preconditioned residual"),
+    "update": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "last preconditioned residual", prior=True),
     # Dense numbers of full precision: lz4 saves a tenth of the space and costs three times the time.
-    "dual": Variable(("basis", "band", "coefficient"), "real", "1", ("clean",), "dual of the primal-dual iteration", False),
+    "dual": Variable(
+        ("basis", "band", "coefficient"), "real", "1", ("clean",), "dual of the primal-dual iteration", compress=False, prior=True
+    ),
 }
 
 HISTORY: dict[str, tuple[str, str]] = {
@@ -73,7 +77,7 @@ HISTORY: dict[str, tuple[str, str]] = {
     "noise": ("Jy/beam", "rms that the MFS residual would have if its visibilities were incoherent"),
     "lambda": ("Jy/beam", "threshold"),
     "objective": ("1", "objective function after the cycle"),
-    "inner": ("1", "primal-dual iterations"),
+    "inner": ("1", "iterations of the cycle"),
     "seconds": ("s", "wall time of the cycle"),
     "change": ("1", "relative change of the model"),
 }
@@ -122,9 +126,7 @@ def create(path: str | Path, layout: Layout) -> None:
         raise InputError(f"{path} exists already; remove it or choose another name")
     group = zarr.create_group(path, zarr_format=3, attributes=_attributes(layout))
     sizes = layout.sizes()
-    for name, variable in SCHEMA.items():
-        if layout.maker not in variable.makers:
-            continue
+    for name, variable in variables(layout.maker, layout.bases).items():
         dtype = np.dtype(layout.dtype if variable.dtype == "real" else variable.dtype)
         shape = tuple(sizes[dim] for dim in variable.dims)
         group.create_array(
@@ -280,8 +282,13 @@ def bands(ds: xr.Dataset) -> list[Band]:
     return [Band(index=i, freq_min=low, freq_max=high, freq=freq) for i, (low, high, freq) in enumerate(columns)]
 
 
+def variables(maker: str, bases: Sequence[str]) -> dict[str, Variable]:
+    """Return what of the schema a store has, by the command that makes it and the bases of its prior, if it has one."""
+    return {name: own for name, own in SCHEMA.items() if maker in own.makers and (bases or not own.prior)}
+
+
 def _check_variables(path: str | Path, ds: xr.Dataset) -> None:
-    expected = {name: variable for name, variable in SCHEMA.items() if ds.attrs["maker"] in variable.makers}
+    expected = variables(ds.attrs["maker"], ds.attrs.get("bases", ()))
     missing = [name for name in expected if name not in ds]
     missing += [f"attribute {name}" for name in ("geometry", "observation") if name not in ds.attrs]
     if missing:

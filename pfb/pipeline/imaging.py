@@ -33,9 +33,9 @@ from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
 from pfb.pipeline.weighting import cost, scheme_of, thermal
-from pfb.types import Geometry, Real, Visibilities
+from pfb.types import Real, Visibilities
 
-Prepare = Callable[[Geometry], Mapping[str, Any]]
+Prepare = Callable[[Plan], Mapping[str, Any]]
 Attempt = Callable[..., Any]
 
 
@@ -112,7 +112,7 @@ def opened(
     maker : str
         ``image`` or ``clean``.
     prepare : callable, optional
-        Checks what else the command needs of the planned geometry and returns further fields of the
+        Checks what else the command needs of the planned images and returns further fields of the
         dataset's `Layout`; it is called before any data are read.
 
     Raises
@@ -168,7 +168,7 @@ def preflight(
 
 
 def _prepare(planned: tuple[SelectedData, Plan], prepare: Prepare | None) -> Mapping[str, Any]:
-    return {} if prepare is None else prepare(planned[1].geometry)
+    return {} if prepare is None else prepare(planned[1])
 
 
 def _require_disk(planned: tuple[SelectedData, Plan], config: Image, final: Path) -> None:

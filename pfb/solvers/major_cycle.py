@@ -1,4 +1,4 @@
-"""Major cycles: minimise with an approximate Hessian, measure the exact residual, lower the threshold."""
+"""Major cycles: improve the model with an approximate Hessian, measure the exact residual, lower the threshold."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class Minimised(NamedTuple):
     iterations: int
     change: float
     """Norm of the change of the model over that of the model."""
+    threshold: float | None = None
+    """What it went down to, in Jy/beam, where that is for it to decide; None if it was the one it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +76,42 @@ class Steps(Protocol):
         ...
 
 
+class Rule(Protocol):
+    """How deep every cycle goes, and when the iteration is over."""
+
+    @property
+    def maxit(self) -> int:
+        """Cycles at most."""
+        ...
+
+    def threshold(self, progress: Progress) -> float:
+        """Return what the next cycle is asked for, in Jy/beam."""
+        ...
+
+    def reason(self, progress: Progress, done: Minimised, last: Statistics, threshold: float) -> str:
+        """Return why a cycle in which the residual has not grown is the last one; an empty word if it is not.
+
+        Parameters
+        ----------
+        progress : Progress
+            Before the cycle.
+        done : Minimised
+            What it did.
+        last : Statistics
+            Of the residual that it has left.
+        threshold : float
+            What it was asked for.
+        """
+        ...
+
+
+SLACK = 0.05
+"""Rms and peak that exceed those before by no more than this fraction have not risen."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """When to stop, and how the threshold falls.
+    """When to stop, and how the threshold falls, with a prior whose weight is that threshold.
 
     Parameters
     ----------
@@ -93,8 +128,6 @@ class Options:
         their sidelobes hide is fitted with them.
     fall : float
         The threshold falls to this fraction of the one before, at most.
-    slack : float
-        Rms and peak that exceed those before by no more than this fraction have not risen.
     """
 
     maxit: int
@@ -103,7 +136,81 @@ class Options:
     overfit: float = 1.25
     peakfactor: float = 0.02
     fall: float = 0.6
-    slack: float = 0.05
+
+    def threshold(self, progress: Progress) -> float:
+        """Return the threshold of the next cycle: where it shall come to, from above."""
+        before = progress.last
+        return max(self.wanted(before), self.peakfactor * before.peak, self.fall * progress.threshold)
+
+    def wanted(self, before: Statistics) -> float:
+        """Return where the threshold shall come to, by a residual."""
+        return self.rmsfactor * (self.overfit * before.noise if before.noise else before.rms)
+
+    def reason(self, progress: Progress, done: Minimised, last: Statistics, threshold: float) -> str:
+        """Say why the cycle is the last one, see `Rule`."""
+        if threshold > self.wanted(progress.last):
+            return ""
+        if done.change < self.tol:
+            return "converged"
+        # Where data are few compared to pixels a model that goes on fits their noise.
+        return "noise" if last.rms <= last.noise else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Depth:
+    """When CLEAN stops: when nothing stands out of its threshold any more, which is for it to find.
+
+    Parameters
+    ----------
+    maxit : int
+        Cycles at most.
+    iterations : int
+        Minor iterations of all cycles at most.
+    """
+
+    maxit: int
+    iterations: int
+
+    def threshold(self, progress: Progress) -> float:
+        """Return zero: the minor cycle knows, by the noise."""
+        return 0.0
+
+    def reason(self, progress: Progress, done: Minimised, last: Statistics, threshold: float) -> str:
+        """Say why the cycle is the last one, see `Rule`."""
+        if not done.iterations:
+            return "threshold"
+        return "iterations" if iterations_of(progress) + done.iterations >= self.iterations else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stillness:
+    """When a minimisation without a prior stops: when the model stands still, or only noise is left.
+
+    Parameters
+    ----------
+    maxit : int
+        Cycles at most.
+    tol : float
+        Stop when a cycle changes the model by less than this fraction.
+    """
+
+    maxit: int
+    tol: float
+
+    def threshold(self, progress: Progress) -> float:
+        """Return zero: there is none."""
+        return 0.0
+
+    def reason(self, progress: Progress, done: Minimised, last: Statistics, threshold: float) -> str:
+        """Say why the cycle is the last one, see `Rule`."""
+        if done.change < self.tol:
+            return "converged"
+        return "noise" if last.rms <= last.noise else ""
+
+
+def iterations_of(progress: Progress) -> int:
+    """Return the inner iterations of all cycles that are done."""
+    return sum(cycle.inner for cycle in progress.history)
 
 
 class Cycle(NamedTuple):
@@ -121,17 +228,16 @@ class Cycle(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """How the iteration ended: ``converged``, ``noise``, ``maxit`` or ``diverged``."""
+    """How the iteration ended: ``converged``, ``noise``, ``threshold``, ``iterations``, ``maxit`` or ``diverged``."""
 
     reason: str
     history: list[Cycle]
 
 
-def run(steps: Steps, progress: Progress, options: Options, report: Callable[[Cycle], None]) -> Outcome:
-    """Run major cycles until the model stands still, nothing but noise is left, the limit is reached, or the residual grows.
+def run(steps: Steps, progress: Progress, rule: Rule, report: Callable[[Cycle], None]) -> Outcome:
+    """Run major cycles until the rule says that it is enough, the limit is reached, or the residual grows.
 
-    The threshold follows the noise of the residual, reached from above; once it is there, an rms below that noise ends the
-    run. After a second cycle in a row in which rms and peak of the residual have risen above those before and above those at
+    After a second cycle in a row in which rms and peak of the residual have risen above those before and above those at
     the start the run stops. Then, and if the last cycle was such a one, the best model is taken up again.
 
     Parameters
@@ -140,8 +246,8 @@ def run(steps: Steps, progress: Progress, options: Options, report: Callable[[Cy
         The work.
     progress : Progress
         Where to go on from.
-    options : Options
-        Limits.
+    rule : Rule
+        Thresholds and limits.
     report
         Is told of every cycle when it is done.
 
@@ -153,8 +259,8 @@ def run(steps: Steps, progress: Progress, options: Options, report: Callable[[Cy
     if not progress.history:
         steps.keep()
     steps.save(progress)
-    while not progress.reason and len(progress.history) < options.maxit:
-        progress = advance(steps, progress, options)
+    while not progress.reason and len(progress.history) < rule.maxit:
+        progress = advance(steps, progress, rule)
         report(progress.history[-1])
         steps.save(progress)
     if progress.rises:
@@ -162,12 +268,10 @@ def run(steps: Steps, progress: Progress, options: Options, report: Callable[[Cy
     return Outcome(progress.reason or "maxit", list(progress.history))
 
 
-def advance(steps: Steps, progress: Progress, options: Options) -> Progress:
+def advance(steps: Steps, progress: Progress, rule: Rule) -> Progress:
     """Do one major cycle; raises as `run` does."""
     began, cycle, before = monotonic(), len(progress.history), progress.last
-    level = options.overfit * before.noise if before.noise else before.rms
-    wanted = options.rmsfactor * level
-    threshold = max(wanted, options.peakfactor * before.peak, options.fall * progress.threshold)
+    threshold = rule.threshold(progress)
     done = steps.minimise(cycle, threshold)
     last = steps.measure()
     if not (last.rms < float("inf") and done.change < float("inf")):
@@ -179,21 +283,18 @@ def advance(steps: Steps, progress: Progress, options: Options) -> Progress:
         steps.keep()
     # On the way to its optimum the residual may rise, but not above what it was at the start.
     worse = all(
-        new > max(old * (1 + options.slack), first)
+        new > max(old * (1 + SLACK), first)
         for new, old, first in zip(last[:2], before[:2], progress.start[:2], strict=True)
     )
     rises = progress.rises + 1 if worse else 0
     reason = ""
     if rises == 2:
         reason = "diverged"
-    elif threshold <= wanted and not rises:
-        if done.change < options.tol:
-            reason = "converged"
-        # Where data are few compared to pixels a model that goes on fits their noise.
-        elif last.rms <= last.noise:
-            reason = "noise"
+    elif not rises:
+        reason = rule.reason(progress, done, last, threshold)
+    reached = threshold if done.threshold is None else done.threshold
     line = Cycle(
-        cycle, last.peak, last.rms, last.noise, threshold, done.objective, done.iterations, done.change, monotonic() - began
+        cycle, last.peak, last.rms, last.noise, reached, done.objective, done.iterations, done.change, monotonic() - began
     )
     best = last if better else progress.best
-    return Progress(progress.start, last, best, (*progress.history, line), threshold, rises, reason)
+    return Progress(progress.start, last, best, (*progress.history, line), reached, rises, reason)

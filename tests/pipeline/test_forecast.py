@@ -9,8 +9,8 @@ import pytest
 from pfb.config import Clean, Image
 from pfb.graph import grain as grain_module
 from pfb.graph.grain import Grain
+from pfb.graph.primal_dual import ITERATIONS
 from pfb.pipeline import forecast as module
-from pfb.pipeline.deconvolution import ITERATIONS
 from pfb.pipeline.forecast import COUNTED, announce, duration, forecast, seconds, size_of, solver_of, traffic
 from pfb.pipeline.imaging import plan
 from pfb.pipeline.reporting import Silent

@@ -163,12 +163,6 @@ def test_rises_below_the_start_are_no_divergence():
     assert steps.model == 3
 
 
-def test_the_slack_is_an_option():
-    residuals = [(1.0, 10.0), (1.1, 11.0), (1.2, 12.0), (0.1, 1.0)]
-    assert go(Scripted(residuals), slack=0.2, rmsfactor=0.0).reason == "maxit"
-    assert go(Scripted(residuals), slack=0.01, rmsfactor=0.0).reason == "diverged"
-
-
 def test_only_an_improvement_is_kept():
     steps = Scripted([(0.5, 5.0), (0.503, 4.0), (0.4, 4.0)])
     go(steps)

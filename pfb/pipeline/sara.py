@@ -1,35 +1,29 @@
-"""The major cycle of `pfb clean` on an engine: which keys are resident, and when they are let go."""
+"""`--algorithm sara`: a prior in several wavelet bases, minimised by a primal-dual iteration in every major cycle."""
 
 from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
 from pfb.config import Clean
-from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
 from pfb.graph.blocks import Blocks, flat, relaid, rows_of
-from pfb.graph.engine import Engine
 from pfb.graph.grain import Grain, lay_out
-from pfb.graph.names import Names, stage_of
+from pfb.graph.names import stage_of
 from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, unchanged
-from pfb.operators.constraints import Constraint
-from pfb.operators.measurement import Spread
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.checkpoint import Safety, Saved
-from pfb.pipeline.imaging import Imaged, Run, run_stage
-from pfb.pipeline.masking import Masks, masked
-from pfb.pipeline.planning import dictionary_of
-from pfb.pipeline.reporting import Reporter
-from pfb.solvers.major_cycle import Minimised, Progress, Statistics
+from pfb.pipeline.algorithm import Algorithm, Resident
+from pfb.pipeline.checkpoint import Saved
+from pfb.pipeline.imaging import run_stage
+from pfb.pipeline.planning import Plan, dictionary_of
+from pfb.solvers.major_cycle import Cycle, Minimised, Options, Rule
 from pfb.solvers.primal_dual import Gate, relative, step_sizes
-from pfb.types import Real
 
 SHIFT = 4.0
 """What the preconditioner leaves to the duals, over the PSF's peak in a band; see docs/decisions.md for others."""
@@ -38,59 +32,26 @@ EMISSION = 15.0
 """A coefficient of so many thresholds has half its weight in the prior when that is reweighted; see docs/decisions.md."""
 
 
-@dataclass(frozen=True)
-class Resident:
-    """Keys of the state between major cycles, band by band."""
+class Sara(Algorithm):
+    """See `pfb.solvers.primal_dual`; the duals stay warm between the cycles."""
 
-    models: list[Key]
-    residuals: list[Key]
-    power: list[Real] | None = None
-    """Of the residual visibilities, see `pfb.operators.measurement.Spread`; None if they have not been made here."""
-
-
-class Deconvolution:
-    """Implements the steps of a major cycle, see `pfb.solvers.major_cycle`.
-
-    Parameters
-    ----------
-    run : Run
-        What is imaged.
-    imaged : Imaged
-        Keys of its visibilities and images; the dirty images and PSFs are dropped when they are used up.
-    config : Clean
-        Options.
-    engine : Engine
-        Where it runs.
-    report : Reporter
-        Is told the progress of every stage.
-    safety : Safety
-        Writes the checkpoints, and has the one to go on from.
-    """
-
-    def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter, safety: Safety) -> None:
-        self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
-        self.safety = safety
-        shape = run.gridder.shape
-        self.dictionary = dictionary_of(config, shape)
-        self.prior = JointPrior(config.prior, len(imaged.bands))
-        self.grain, self.blocks = self._lay_out()
-        self.masks = Masks(config, run.plan.geometry, run.names, engine, report)
-        self.constraint = Constraint(config.positivity, masked(config))
-        self.dual: list[list[Key]] | None = None
-        self._bounds: list[Key] | None = None
-        self._weights: list[Key] | None = None
-        # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
-        self._shift = SHIFT / len(imaged.bands)
-        self._best: Resident | None = None
-        self._progress: Progress
-        # A minimisation that a checkpoint has interrupted: its last images, those before, and its gate.
-        self._midway: tuple[list[Key], list[Key], Gate] | None = None
-        self._prepare()
+    def _blocks(self) -> Blocks:
+        self.dictionary = dictionary_of(self.config, self.run.gridder.shape)
+        self.prior = JointPrior(self.config.prior, len(self.imaged.bands))
+        self.grain, blocks = self._lay_out()
+        return blocks
 
     def _prepare(self) -> None:
         """Make the Hessians, the mask and the first model, whose residual is yet to be made."""
         config, names, engine, imaged = self.config, self.run.names, self.engine, self.imaged
         gridder = self.run.gridder
+        self.dual: list[list[Key]] | None = None
+        self._bounds: list[Key] | None = None
+        self._weights: list[Key] | None = None
+        # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
+        self._shift = SHIFT / len(imaged.bands)
+        # A minimisation that a checkpoint has interrupted: its last images, those before, and its gate.
+        self._midway: tuple[list[Key], list[Key], Gate] | None = None
         graph: Graph = {}
         self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.total, config.eta)
         self.convolutions = imaging.convolutions(
@@ -129,18 +90,9 @@ class Deconvolution:
 
     def _take_up(self, saved: Saved) -> None:
         """Make the arrays of a checkpoint resident."""
-        if saved.blocks.sizes != self.blocks.sizes:
-            raise InputError(
-                f"the checkpoint {self.safety.checkpoints.path} has {saved.blocks.nband} bands with data and "
-                f"{saved.blocks.ncoefficient} coefficients but the selection now gives {self.blocks.nband} and "
-                f"{self.blocks.ncoefficient}: the data have changed, so start anew with --overwrite"
-            )
         graph: Graph = {}
         names = self.run.names.within("checkpoint")
-        found = saved.load(graph, names)
-        self.state = Resident(found["model"], found["residual"])
-        self._best = Resident(found["best-model"], found["best-residual"])
-        self.masks.take_up(found["mask"])
+        found = self._load(saved, graph, names)
         keep = {key for kind, keys in found.items() if kind != "dual" for key in keys}
         if found["dual"]:
             rows = rows_of(found["dual"], len(saved.blocks.bands))
@@ -165,10 +117,35 @@ class Deconvolution:
         self.report.message(f"{len(np.unique(found, axis=0))} pixels, found in {len(found)} subtractions, make the first model")
         return models
 
-    def start(self) -> Progress:
-        """Return where to go on from: the residual of the first model, or a checkpoint."""
-        saved = self.safety.saved
-        return Progress.begin(self.measure()) if saved is None else saved.progress
+    def rule(self) -> Rule:
+        """Return how the threshold falls."""
+        return Options(maxit=self.config.niter, tol=self.config.tol, rmsfactor=self.config.rmsfactor)
+
+    @staticmethod
+    def layout(config: Clean, plan: Plan) -> Mapping[str, Any]:
+        """Return the sizes of the dual."""
+        dictionary = dictionary_of(config, plan.geometry.shape)
+        return dict(bases=dictionary.bases, nlevels=config.nlevels, ncoefficient=dictionary.codomain[1])
+
+    @staticmethod
+    def line(cycle: Cycle) -> dict[str, float | int | str]:
+        """Return what the table of major cycles shows."""
+        return {
+            "cycle": cycle.cycle,
+            "peak [Jy/beam]": f"{cycle.peak:.4e}",
+            "rms [Jy/beam]": f"{cycle.rms:.4e}",
+            "noise [Jy/beam]": f"{cycle.noise:.4e}",
+            "lambda": f"{cycle.threshold:.4e}",
+            "objective": f"{cycle.objective:.6e}",
+            "inner": cycle.inner,
+            "change": f"{cycle.change:.2e}",
+            "seconds": f"{cycle.seconds:.1f}",
+        }
+
+    @staticmethod
+    def outcome(config: Clean, reason: str, last: Cycle) -> str:
+        """Say why the cycles have ended."""
+        return stillness(config, reason, last)
 
     def minimise(self, cycle: int, threshold: float) -> Minimised:
         """Minimise the data term, as the Hessian has it, and the prior from the present model."""
@@ -178,8 +155,7 @@ class Deconvolution:
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         if self._midway is None:
-            shares = [self.imaged.wsum[band] / self.imaged.total for band in self.imaged.bands]
-            self.masks.renew(cycle, self.state.residuals, before, shares, self.imaged.total)
+            self.masks.renew(cycle, self.state.residuals, before, self.shares, self.imaged.total)
         graph: Graph = {}
         slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total, self.dictionary.dtype)
         keep = list(slopes)
@@ -228,67 +204,18 @@ class Deconvolution:
                 engine.drop(flat(self.dual))
                 self.dual = dual
 
-    def measure(self) -> Statistics:
-        """Grid the exact residual of the model."""
-        names = self.run.names.within("residual", *map(str, self.state.models))
-        graph: Graph = {}
-        residuals, spreads = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
-        run_stage(self.engine, self.report, "residual", graph, residuals + spreads)
-        found: list[Spread] = self.engine.fetch(spreads)
-        noise = math.sqrt(sum(spread.variance for spread in found)) / self.imaged.total
-        self.engine.drop(spreads)
-        residuals = self.engine.detach(residuals)
-        self._release(self.state.residuals)
-        self.state = Resident(self.state.models, residuals, [spread.power for spread in found])
-        return self._statistics(names)._replace(noise=noise)
-
-    def keep(self) -> None:
-        """Remember the present model and residual."""
-        before, self._best = self._best, self.state
-        if before is not None:
-            self._release(before.models + before.residuals)
-
     def revert(self) -> None:
         """Take up the best model; the duals belonged to another one and start anew."""
-        assert self._best is not None
-        dropped, self.state = self.state, self._best
-        self._release(dropped.models + dropped.residuals)
+        super().revert()
         self.engine.drop(flat(self.dual or []) + (self._bounds or []))
         self.dual = self._bounds = None
 
-    def save(self, progress: Progress) -> None:
-        """Write a checkpoint between two cycles, if it is due.
+    def _arrays(self) -> Mapping[str, Sequence[Key]]:
+        return {"dual": flat(self.dual or []), "bound": self._bounds or [], "primal": [], "previous": []}
 
-        Raises
-        ------
-        Stopped
-            If the run shall end.
-        """
-        self._progress = progress
-        self._save(flat(self.dual or []), self._bounds or [])
-
-    def _save(
-        self, dual: list[Key], bounds: list[Key], primal: Sequence[Key] = (), previous: Sequence[Key] = (), gate: Gate = UNTOUCHED
-    ) -> None:
-        safety, progress, best = self.safety, self._progress, self._best
-        iterations = sum(cycle.inner for cycle in progress.history) + gate.iterations
-        assert best is not None
-        if safety.due(iterations):
-            arrays = {
-                "model": self.state.models, "residual": self.state.residuals,
-                "best-model": best.models, "best-residual": best.residuals,
-                "dual": dual, "bound": bounds, "primal": primal, "previous": previous, "mask": self.masks.saved,
-            }  # fmt: skip
-            safety.save(self.engine, self.run.names, iterations, progress, gate, self.blocks, arrays)
-        if safety.stopping() and not progress.reason:
-            raise Stopped(f"ended after {len(progress.history)} major cycles, as asked: go on with --resume")
-
-    def power(self) -> list[Real]:
-        """Return the power of the residual visibilities of every band; a run that resumes at its end makes them once more."""
-        if self.state.power is None:
-            self.measure()
-        assert self.state.power is not None
-        return self.state.power
+    def products(self, graph: Graph) -> Mapping[str, Sequence[Key]]:
+        """Add the update that the last residual asks for, and the dual."""
+        return {"update": self.update(), "dual": [self.dual_of(graph, v) for v in range(len(self.imaged.bands))]}
 
     def update(self) -> list[Key]:
         """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys.
@@ -336,7 +263,8 @@ class Deconvolution:
             while not gate.done and (waiting or submitted < maxit):
                 if not waiting and gate.iterations and self.safety.due(done + gate.iterations):
                     last_two = solver.primal(submitted), solver.primal(submitted - 1)
-                    self._save(flat(solver.dual(submitted)), solver.bounds(submitted), *last_two, gate)
+                    arrays = {"dual": flat(solver.dual(submitted)), "bound": solver.bounds(submitted)}
+                    self._save(gate, {**arrays, "primal": last_two[0], "previous": last_two[1]})
                 # What is to be saved must not be let go, so nothing is submitted on top of it.
                 while submitted < maxit and len(waiting) < 2 and not (waiting and self.safety.due(done + submitted)):
                     last = min(submitted + ITERATIONS, maxit)
@@ -369,24 +297,15 @@ class Deconvolution:
         self._bounds, self.dual = moved[: len(bounds)], rows_of(moved[len(bounds) :], len(rows[0]))
         return models
 
-    def _replace(self, models: list[Key]) -> None:
-        dropped, self.state = self.state.models, Resident(models, self.state.residuals)
-        self._release(dropped)
 
-    def _release(self, keys: list[Key]) -> None:
-        """Drop keys unless they belong to the present or the best state."""
-        held = set(self.state.models + self.state.residuals)
-        if self._best is not None:
-            held |= set(self._best.models + self._best.residuals)
-        self.engine.drop(key for key in keys if key not in held)
-
-    def _statistics(self, names: Names) -> Statistics:
-        engine = self.engine
-        graph: Graph = {}
-        key, image = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
-        pictures = engine.monitor.picture(graph, names, image)
-        engine.run(graph, [key, *pictures])
-        found: Statistics = engine.fetch([key])[0]
-        engine.monitor.show(engine.fetch(pictures))
-        engine.drop([key, *pictures])
-        return found
+def stillness(config: Clean, reason: str, last: Cycle) -> str:
+    """Say how a minimisation has ended, see `pfb.solvers.major_cycle.Stillness`."""
+    if reason == "converged":
+        return f"converged: the last cycle changed the model by {last.change:.2e}, less than --tol {config.tol:g}"
+    if reason == "noise":
+        made = f"{last.rms:.4g} Jy/beam where incoherent visibilities make {last.noise:.4g}"
+        return f"the residual has come down to its noise: {made}"
+    return (
+        f"--niter {config.niter} cycles done; the last one changed the model by {last.change:.2e}, "
+        f"which is above --tol {config.tol:g}"
+    )

@@ -1,0 +1,222 @@
+"""What all algorithms of `pfb clean` do on an engine: which keys are resident between major cycles, and when they go."""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pfb.config import Clean
+from pfb.errors import InputError, Stopped
+from pfb.graph import deconvolution as builders
+from pfb.graph import imaging
+from pfb.graph.blocks import Blocks
+from pfb.graph.engine import Engine
+from pfb.graph.names import Names
+from pfb.graph.primal_dual import UNTOUCHED
+from pfb.graph.tasks import Graph, Key
+from pfb.operators.constraints import Constraint
+from pfb.operators.measurement import Spread
+from pfb.pipeline.checkpoint import Safety, Saved
+from pfb.pipeline.imaging import Imaged, Run, run_stage
+from pfb.pipeline.masking import Masks, masked
+from pfb.pipeline.planning import Plan
+from pfb.pipeline.reporting import Reporter
+from pfb.solvers.major_cycle import Cycle, Minimised, Progress, Rule, Statistics
+from pfb.solvers.primal_dual import Gate
+from pfb.types import Real
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Keys of the state between major cycles, band by band."""
+
+    models: list[Key]
+    residuals: list[Key]
+    power: list[Real] | None = None
+    """Of the residual visibilities, see `pfb.operators.measurement.Spread`; None if they have not been made here."""
+
+
+class Algorithm(ABC):
+    """Implements the steps of a major cycle, see `pfb.solvers.major_cycle`; how a model is improved is for those that inherit.
+
+    Parameters
+    ----------
+    run : Run
+        What is imaged.
+    imaged : Imaged
+        Keys of its visibilities and images; the dirty images and PSFs are dropped when they are used up.
+    config : Clean
+        Options.
+    engine : Engine
+        Where it runs.
+    report : Reporter
+        Is told the progress of every stage.
+    safety : Safety
+        Writes the checkpoints, and has the one to go on from.
+    """
+
+    def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter, safety: Safety) -> None:
+        self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
+        self.safety = safety
+        self.masks = Masks(config, run.plan.geometry, run.names, engine, report)
+        self.constraint = Constraint(config.positivity, masked(config))
+        self.blocks = self._blocks()
+        self.state: Resident
+        self._best: Resident | None = None
+        self._progress: Progress
+        self._prepare()
+
+    # What an algorithm is
+
+    remedy = "lower --gamma"
+    """What to do if it diverges."""
+
+    @abstractmethod
+    def _blocks(self) -> Blocks:
+        """Return the sizes of the problem, and how it is cut."""
+
+    @abstractmethod
+    def _prepare(self) -> None:
+        """Make what all cycles need, and the first state; takes up a checkpoint if there is one to go on from."""
+
+    @abstractmethod
+    def rule(self) -> Rule:
+        """Return how deep the cycles go, and when they end."""
+
+    @abstractmethod
+    def minimise(self, cycle: int, threshold: float) -> Minimised:
+        """Improve the model by the residual."""
+
+    @staticmethod
+    @abstractmethod
+    def layout(config: Clean, plan: Plan) -> Mapping[str, Any]:
+        """Return fields of the dataset's `Layout`; raises `InputError` for options that the planned images cannot have."""
+
+    @staticmethod
+    @abstractmethod
+    def line(cycle: Cycle) -> dict[str, float | int | str]:
+        """Return what the table of major cycles shows."""
+
+    @staticmethod
+    @abstractmethod
+    def outcome(config: Clean, reason: str, last: Cycle) -> str:
+        """Say in a sentence why the cycles have ended, for the reasons of `rule` and for ``maxit``."""
+
+    def finish(self) -> None:  # noqa: B027  (most have nothing left to do)
+        """Do what is to be done to the model after the last cycle."""
+
+    def products(self, graph: Graph) -> Mapping[str, Sequence[Key]]:
+        """Add what the dataset holds beside model and residual; returns keys by variable and band. It is the last thing done."""
+        return {}
+
+    def _arrays(self) -> Mapping[str, Sequence[Key]]:
+        """Return what a checkpoint between two cycles must hold beside models, residuals and mask."""
+        return {}
+
+    # What they share
+
+    def start(self) -> Progress:
+        """Return where to go on from: the residual of the first model, or a checkpoint."""
+        saved = self.safety.saved
+        return Progress.begin(self.measure()) if saved is None else saved.progress
+
+    @property
+    def shares(self) -> list[float]:
+        """Of every band in the sum of all weights."""
+        return [self.imaged.wsum[band] / self.imaged.total for band in self.imaged.bands]
+
+    def measure(self) -> Statistics:
+        """Grid the exact residual of the model."""
+        names = self.run.names.within("residual", *map(str, self.state.models))
+        graph: Graph = {}
+        residuals, spreads = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
+        run_stage(self.engine, self.report, "residual", graph, residuals + spreads)
+        found: list[Spread] = self.engine.fetch(spreads)
+        noise = math.sqrt(sum(spread.variance for spread in found)) / self.imaged.total
+        self.engine.drop(spreads)
+        residuals = self.engine.detach(residuals)
+        self._release(self.state.residuals)
+        self.state = Resident(self.state.models, residuals, [spread.power for spread in found])
+        return self._statistics(names)._replace(noise=noise)
+
+    def keep(self) -> None:
+        """Remember the present model and residual."""
+        before, self._best = self._best, self.state
+        if before is not None:
+            self._release(before.models + before.residuals)
+
+    def revert(self) -> None:
+        """Take up the best model."""
+        assert self._best is not None
+        dropped, self.state = self.state, self._best
+        self._release(dropped.models + dropped.residuals)
+
+    def save(self, progress: Progress) -> None:
+        """Write a checkpoint between two cycles, if it is due.
+
+        Raises
+        ------
+        Stopped
+            If the run shall end.
+        """
+        self._progress = progress
+        self._save(UNTOUCHED, self._arrays())
+
+    def power(self) -> list[Real]:
+        """Return the power of the residual visibilities of every band; a run that resumes at its end makes them once more."""
+        if self.state.power is None:
+            self.measure()
+        assert self.state.power is not None
+        return self.state.power
+
+    def _save(self, gate: Gate, arrays: Mapping[str, Sequence[Key]]) -> None:
+        safety, progress, best = self.safety, self._progress, self._best
+        iterations = sum(cycle.inner for cycle in progress.history) + gate.iterations
+        assert best is not None
+        if safety.due(iterations):
+            arrays = {
+                "model": self.state.models, "residual": self.state.residuals,
+                "best-model": best.models, "best-residual": best.residuals, "mask": self.masks.saved, **arrays,
+            }  # fmt: skip
+            safety.save(self.engine, self.run.names, iterations, progress, gate, self.blocks, arrays)
+        if safety.stopping() and not progress.reason:
+            raise Stopped(f"ended after {len(progress.history)} major cycles, as asked: go on with --resume")
+
+    def _load(self, saved: Saved, graph: Graph, names: Names) -> dict[str, list[Key]]:
+        """Add the tasks that read a checkpoint, and take up the state that all algorithms have; returns the keys by kind."""
+        if saved.blocks.sizes != self.blocks.sizes:
+            raise InputError(
+                f"the checkpoint {self.safety.checkpoints.path} has {saved.blocks.nband} bands with data and "
+                f"{saved.blocks.ncoefficient} coefficients but the selection now gives {self.blocks.nband} and "
+                f"{self.blocks.ncoefficient}: the data have changed, so start anew with --overwrite"
+            )
+        found = saved.load(graph, names)
+        self.state = Resident(found["model"], found["residual"])
+        self._best = Resident(found["best-model"], found["best-residual"])
+        self.masks.take_up(found["mask"])
+        return found
+
+    def _replace(self, models: list[Key]) -> None:
+        dropped, self.state = self.state.models, Resident(models, self.state.residuals)
+        self._release(dropped)
+
+    def _release(self, keys: list[Key]) -> None:
+        """Drop keys unless they belong to the present or the best state."""
+        held = set(self.state.models + self.state.residuals)
+        if self._best is not None:
+            held |= set(self._best.models + self._best.residuals)
+        self.engine.drop(key for key in keys if key not in held)
+
+    def _statistics(self, names: Names) -> Statistics:
+        engine = self.engine
+        graph: Graph = {}
+        key, image = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
+        pictures = engine.monitor.picture(graph, names, image)
+        engine.run(graph, [key, *pictures])
+        found: Statistics = engine.fetch([key])[0]
+        engine.monitor.show(engine.fetch(pictures))
+        engine.drop([key, *pictures])
+        return found

@@ -1,0 +1,8 @@
+"""The algorithms of `pfb clean` by their names in `pfb.config`."""
+
+from __future__ import annotations
+
+from pfb.pipeline.algorithm import Algorithm
+from pfb.pipeline.sara import Sara
+
+ALGORITHMS: dict[str, type[Algorithm]] = {"sara": Sara}
