@@ -7,12 +7,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pfb.io.casa_tables import main_table
+from pfb.io.casa_tables import cell_shape, main_table
 from pfb.io.remarks import Remark, remark
 from pfb.io.window import Window, sample_rows
 
 ROWS = 256
 """Rows looked at in each window."""
+AGREE = 0.01
+"""Relative difference of weights that is let pass."""
 
 
 def check_columns(windows: list[Window]) -> list[Remark]:
@@ -29,9 +31,24 @@ def _weights(windows: list[Window]) -> Remark:
     wrong = [f"{_share(n, len(values))} are {what}, and left out" for what, n in counts.items() if n]
     if len(finite) and (finite == 1).all():
         wrong.append("all are one: they say nothing of the noise")
+    wrong += _sigma(windows)
     good = finite[finite > 0]
     spread = f", from {good.min():.3g} to {good.max():.3g}" if len(good) else ""
     return remark("weights", f"{windows[0].weight_column}{spread} (in {ROWS} rows of each window at most)", *wrong)
+
+
+def _sigma(windows: list[Window]) -> list[str]:
+    """Say in words how SIGMA, which is not used, differs from what WEIGHT promises."""
+    tables = [(main_table(w.path, w.stamp), sample_rows(w, ROWS)) for w in windows]
+    needed = [(t, rows, c) for t, rows in tables for c in ("SIGMA", "WEIGHT")]
+    if any(c not in t.columns() or cell_shape(t, c, rows) is None for t, rows, c in needed):
+        return []
+    sigma, weight = (np.concatenate([t.getcol(c, index=(rows,)).ravel() for t, rows in tables]) for c in ("SIGMA", "WEIGHT"))
+    known = np.isfinite(sigma) & np.isfinite(weight) & (sigma > 0) & (weight > 0)
+    if not known.any():
+        return []
+    ratio = float(np.median(weight[known] * sigma[known].astype(np.float64) ** 2))
+    return [f"WEIGHT is {ratio:.3g} times 1 / SIGMA^2; SIGMA is not used"] if abs(ratio - 1) > AGREE else []
 
 
 def _visibilities(windows: list[Window]) -> Remark:
