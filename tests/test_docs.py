@@ -1,7 +1,8 @@
-"""What the documents say is so: the option reference is current, links lead somewhere, named files and options exist."""
+"""What the documents say is so: the option reference is current, links lead somewhere, named files, options and tests exist."""
 
 from __future__ import annotations
 
+import ast
 import importlib.util
 import re
 from dataclasses import fields
@@ -26,6 +27,19 @@ def test_the_option_reference_is_current():
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     assert (ROOT / "docs" / "options.md").read_text() == module.render(), "run `make docs`"
+
+
+def test_every_test_that_is_named_exists():
+    """Behaviour that users owe to a test is only as good as the test."""
+    lines = [line for line in (ROOT / "docs" / "field-reports.md").read_text().splitlines() if line.startswith("| ")]
+    lines = [line for line in lines if not line.startswith("| behaviour |")]
+    assert len(lines) > 40
+    for line in lines:
+        named = re.findall(r"`(tests/[\w/]+\.py)::(\w+)`", line)
+        assert named, line
+        for path, name in named:
+            functions = [n.name for n in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(n, ast.FunctionDef)]
+            assert name in functions, f"{path}::{name}"
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda p: str(p.relative_to(ROOT)))
