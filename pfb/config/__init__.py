@@ -203,6 +203,9 @@ class Check(Clean):
     """Try all that could fail in a run of `pfb clean` with the same options, without running it."""
 
     output: str = option("", short="-o", metavar="PREFIX", help="as for pfb clean; nothing is written")
+    model_column: str | None = option(
+        None, metavar="COLUMN", help="also try whether pfb predict could write this column: one cell is written as it is"
+    )
     json: bool = option(False, help="print what was found as JSON")
 
 

@@ -13,6 +13,7 @@ from dask.system import CPU_COUNT
 
 from pfb.config import Check, Clean
 from pfb.errors import InputError
+from pfb.io import model_column
 from pfb.io.baselines import check_baselines
 from pfb.io.measurement_set import SelectedData
 from pfb.io.metadata import describe
@@ -148,6 +149,8 @@ def run(sets: tuple[str, ...], config: Check, report: Reporter) -> Findings:
     size = attempt("workers", _size, options)
     attempt("memory", _memory, ready.planned, options, size)
     attempt("samples", _samples, ready.planned, options, told, report)
+    if config.model_column:
+        attempt(f"column {config.model_column}", _column, ready.planned, config)
     remarks = list(attempt.remarks)
     for path in sets:
         remarks += _of_set(path, ready.planned, named=len(sets) > 1)
@@ -173,6 +176,14 @@ def _size(config: Clean) -> Size | str:
     clusters.check(config)
     nworker = max(config.workers, 1)
     return Size(nworker, nworker * (config.threads_per_worker or max(int(CPU_COUNT) // nworker, 1)))
+
+
+def _column(planned: tuple[SelectedData, Plan], config: Check) -> None:
+    """Refuse a column that could not be written into every set."""
+    windows = planned[0].windows
+    for path in dict.fromkeys(w.path for w in windows):
+        own = [w for w in windows if w.path == path]
+        model_column.check(describe(path), own, str(config.model_column), "", config.overwrite)
 
 
 def _memory(planned: tuple[SelectedData, Plan], config: Clean, size: Size) -> str:

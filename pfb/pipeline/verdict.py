@@ -162,7 +162,8 @@ def reduce(expected: Sequence[Expected], power: Sequence[Real]) -> ChiSquared:
 
 def _of_noise(noise: float, thermal: float) -> list[Finding]:
     ratio = noise / thermal
-    why = "calibration errors, interference or missing emission are left" if ratio > 1 else "the model has taken up noise"
+    left = "calibration errors, interference or emission that was not cleaned are left"
+    why = left if ratio > 1 else "the model has taken up noise"
     return [Finding(
         "noise", ratio, *NOISE, f"{noise:.3g} Jy/beam, {ratio:.3g} of the thermal noise",
         f"the residual has a noise of {noise:.3g} Jy/beam where the weights promise {thermal:.3g}: they have another scale "
@@ -174,7 +175,7 @@ def _of_chi_squared(chi: ChiSquared, bands: Sequence[Band]) -> list[Finding]:
     findings = [Finding(
         "chi-squared", chi.total, *CHI_SQUARED, f"{chi.total:.3g}",
         f"the residual visibilities have a reduced chi-squared of {chi.total:.3g}, not 1: the weights have another scale than "
-        "1/sigma^2, or calibration errors or interference are left",
+        "1/sigma^2, or calibration errors, interference or emission that was not cleaned are left",
     )]  # fmt: skip
     worst, ratio = _excess(chi.bands, chi.samples[0])
     if worst is not None:

@@ -12,6 +12,7 @@ from astropy.io import fits
 
 from pfb.config import Check
 from pfb.io.simulated_set import CIRCULAR
+from pfb.io.sky import write_sky
 from pfb.pipeline import budget, check, sampling
 from pfb.pipeline.reporting import Silent
 from tests.observations import change, small_set
@@ -171,6 +172,26 @@ def test_too_little_of_anything(both, good, monkeypatch):
     with monkeypatch.context() as patch:
         patch.setattr(budget.shutil, "disk_usage", lambda _: namedtuple("Usage", "free")(100))
         assert "the products need about" in found(both(good), "disk")[1]
+
+
+@pytest.mark.parametrize(
+    ("defects", "column", "sentence"),
+    [
+        ({}, "MODEL_DATA", ""),
+        (dict(model_data=True), "MODEL_DATA", "has cells of shape (5, 4) in spectral window 0, which needs (4, 4); remove it"),
+        ({}, "CORRECTED_DATA", "has a column CORRECTED_DATA already; choose another name"),
+        ({}, "WEIGHT", "holds float and no visibilities"),
+    ],
+)
+def test_a_column_that_predict_would_write(pfb, tmp_path, defects, column, sentence):
+    made = small_set(tmp_path / "a.ms", **SMALL | defects)
+    answer = pfb("check", made.path, *FEW, "--model-column", column, "--json")
+    verdict, detail = found(json.loads(answer.out), f"column {column}")
+    assert (answer.code, verdict) == ((2, "fails") if sentence else (0, "ok"))
+    assert sentence in detail
+    write_sky(str(tmp_path / "sky.ecsv"), made.sky)
+    predicted = pfb("predict", made.path, "--model", tmp_path / "sky.ecsv", "--column", column)
+    assert predicted.code == answer.code, predicted
 
 
 def test_sets_that_do_not_go_together(both, good, tmp_path):
