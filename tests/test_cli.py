@@ -26,6 +26,7 @@ CONFIGS = {
     "check": config.Check,
     "restore": config.Restore,
     "mask": config.Mask,
+    "fit": config.Fit,
     "predict": config.Predict,
     "simulate": config.Simulate,
     "info": config.Info,
@@ -119,7 +120,7 @@ class TestOptions:
             assert call == ("thing",)
             return
         target, given, report = call
-        assert target == (("thing",) if name in ("image", "clean", "plan", "check", "predict") else "thing")
+        assert target == (("thing",) if name in ("image", "clean", "plan", "check", "fit", "predict") else "thing")
         needed = {"model": ("a.zarr",)} if name == "predict" else {"output": "out"} if out else {}
         assert given == made(**needed)
         assert isinstance(report, Console)

@@ -17,7 +17,7 @@ import click
 
 from pfb import __version__
 from pfb.cli import options
-from pfb.config import Check, Clean, ClusterSubmit, Config, Image, Info, Mask, Plan, Predict, Restore, Simulate
+from pfb.config import Check, Clean, ClusterSubmit, Config, Fit, Image, Info, Mask, Plan, Predict, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -140,6 +140,14 @@ def mask(path: str, config: Mask, report: Console) -> None:
     from pfb.pipeline import mask as pipeline
 
     pipeline.run(path, config, report)
+
+
+@command(Fit, click.Argument(["paths"], nargs=-1, required=True, metavar="DATASET|FITS..."))
+def fit(paths: tuple[str, ...], config: Fit, report: Console) -> None:
+    """Run `pfb fit`."""
+    from pfb.pipeline import fit as pipeline
+
+    pipeline.run(paths, config, report)
 
 
 @command(Predict, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))

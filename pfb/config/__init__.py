@@ -10,13 +10,14 @@ from dataclasses import dataclass
 
 from pfb.config.cluster import ClusterSubmit, Resources
 from pfb.config.declaring import Config, check, option
-from pfb.config.models import Predict
+from pfb.config.models import Fit, Predict
 
 __all__ = [
     "Check",
     "Clean",
     "ClusterSubmit",
     "Config",
+    "Fit",
     "Image",
     "Imaging",
     "Info",

@@ -5,7 +5,39 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from pfb.config.cluster import Resources
-from pfb.config.declaring import option
+from pfb.config.declaring import Config, option
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fit(Config):
+    """Fit spectra and sources to restored images: maps of the spectral index, a catalogue, a component list."""
+
+    output: str | None = option(
+        None, short="-o", metavar="PREFIX", help="prefix of the products (default: that of the dataset or the image)"
+    )
+    overwrite: bool = option(False, help="replace products that exist")
+    images: str = option(
+        "restored", choices=("restored", "model"), help="what is fitted: restored images, or the model alone, seen with the beam"
+    )
+    maps: bool = option(True, help="fit every pixel: flux at the reference frequency and spectral index, with their errors")
+    curvature: bool = option(False, help="fit a spectral curvature, too, which needs three bands")
+    ref_freq: float | None = option(
+        None, above=0.0, metavar="MHZ", help="reference frequency (default: the weighted mean of the bands)"
+    )
+    catalogue: bool = option(True, help="fit Gaussians to the sources of the mean over the bands")
+    sigma: float = option(5.0, above=0.0, help="pixels and peaks are above so many times the local noise")
+    grow: float = option(3.0, above=0.0, metavar="SIGMA", help="islands of emission reach down to so many times it")
+    box: float = option(25.0, minimum=2.0, metavar="BEAMS", help="width of the boxes that the noise is measured in, in beams")
+    components: str | None = option(
+        None, choices=("model", "catalogue"),
+        help="what the component list is made of: pixels of the model, or the catalogue (default: the model if there is one)",
+    )
+    floor: float = option(
+        1e-4, minimum=0.0, maximum=1.0, metavar="FRACTION",
+        help="leave out pixels of the model that are fainter than this fraction of its brightest, in all bands",
+    )
+    terms: int = option(2, minimum=1, help="coefficients of the spectra of the model's pixels, at most one for each band")
+    quiet: bool = option(False, help="print errors only")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -83,11 +83,12 @@ def write_components(path: str | Path, components: Iterable[Component], names: S
         One for each; by default s0, s1 and so on.
     """
     made = list(components)
+    ras, decs = (Angle([getattr(c, name) for c in made], "rad") for name in ("ra", "dec"))
+    right = np.atleast_1d(ras.to_string("hourangle", sep=":", precision=7, pad=True))
+    up = np.atleast_1d(decs.to_string("deg", sep=".", precision=6, pad=True, alwayssign=True))
     default = made[0].ref_freq if made else 1e9
     lines = [f"Format = {', '.join(_WRITTEN)}, ReferenceFrequency='{default!r}', MajorAxis, MinorAxis, Orientation"]
-    for i, c in enumerate(made):
-        ra = Angle(c.ra, "rad").to_string("hourangle", sep=":", precision=7, pad=True)
-        dec = Angle(c.dec, "rad").to_string("deg", sep=".", precision=6, pad=True, alwayssign=True)
+    for i, (c, ra, dec) in enumerate(zip(made, right, up, strict=True)):
         terms = list(c.polynomial) or [c.alpha, *[c.curvature * _LN10] * bool(c.curvature)]
         minor = c.fwhm if c.minor is None else c.minor
         shape = [f"{c.fwhm / _ARCSEC:.8g}", f"{minor / _ARCSEC:.8g}", f"{np.rad2deg(c.pa):.6g}"] if c.fwhm else ["", "", ""]

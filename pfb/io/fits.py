@@ -20,7 +20,7 @@ from pfb.io.staging import staged
 from pfb.types import Band, Beam, Geometry, Observation, Real
 
 EQUINOX = {"ICRS": None, "FK5": 2000.0, "FK4": 1950.0}
-UNITS = ("Jy/beam", "Jy/pixel")
+UNITS = ("Jy/beam", "Jy/pixel", "")
 MJD_EPOCH = datetime(1858, 11, 17)
 
 
@@ -31,9 +31,11 @@ class HeaderInfo:
     geometry: Geometry
     observation: Observation
     unit: str
-    """``Jy/beam`` or ``Jy/pixel``, spelled so."""
+    """``Jy/beam`` or ``Jy/pixel``, spelled so; nothing for a pure number."""
     history: tuple[str, ...] = ()
     """Lines for HISTORY."""
+    kind: str = "Intensity"
+    """What the pixels are, for BTYPE."""
 
 
 def write_mfs(
@@ -201,7 +203,7 @@ def _write(
 def _header(info: HeaderInfo, bands: Sequence[Band], beams: Sequence[Beam]) -> fits.Header:
     geometry = info.geometry
     if info.unit not in UNITS:
-        raise InputError(f"the unit {info.unit!r} is unknown; choose {' or '.join(UNITS)}")
+        raise InputError(f"the unit {info.unit!r} is unknown; choose {' or '.join(filter(None, UNITS))}")
     header = fits.Header()
     header["SIMPLE"] = True
     header["BITPIX"] = -32
@@ -210,7 +212,7 @@ def _header(info: HeaderInfo, bands: Sequence[Band], beams: Sequence[Beam]) -> f
         header[f"NAXIS{axis}"] = n
     header["EXTEND"] = True
     header["BUNIT"] = info.unit
-    header["BTYPE"] = "Intensity"
+    header["BTYPE"] = info.kind
     frequency = _frequency_axis(bands)
     stokes: dict[str, str | float] = dict(CTYPE="STOKES", CRPIX=1.0, CRVAL=1.0, CDELT=1.0, CUNIT="")
     for axis, cards in enumerate((*_sky_axes(geometry), frequency, stokes), 1):

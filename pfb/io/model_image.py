@@ -9,14 +9,17 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from astropy.io import fits
+from astropy.units import Unit
 from astropy.wcs import WCS
 
 from pfb.errors import InputError, ShapeError
 from pfb.io import dataset as store
 from pfb.io.fits import celestial, sky_wcs
-from pfb.types import Real
+from pfb.types import Beam, Observation, Real
 
 UNITS = ("jy/pixel", "jy/pix", "jy pixel-1", "jy pix-1", "jy.pixel-1")
+BRIGHTNESS = ("jy/beam", "jy beam-1", "jy.beam-1", "beam-1 jy")
+"""How files spell the units of models, and of restored images."""
 
 
 class Plane(NamedTuple):
@@ -69,20 +72,22 @@ class Place(NamedTuple):
     """Direction cosines of pixel (nx // 2, ny // 2) in radians."""
 
 
-def open_model(paths: Sequence[str]) -> ModelImage:
+def open_model(paths: Sequence[str], units: Sequence[str] = UNITS) -> ModelImage:
     """Open a dataset, a FITS image or cube in Jy/pixel, or several of these whose bands make up one model.
 
     Parameters
     ----------
     paths : sequence of str
         A ``PREFIX.zarr`` of `pfb clean`, or FITS files.
+    units : sequence of str
+        What BUNIT may be, in lower case: `BRIGHTNESS` for restored images instead of models.
 
     Raises
     ------
     InputError
-        If one cannot be read, is not in Jy/pixel or has no Stokes I, or they are not on one grid.
+        If one cannot be read, has another unit or no Stokes I, or they are not on one grid.
     """
-    parts = [_dataset(path) if _is_dataset(path) else _fits(path) for path in paths]
+    parts = [_dataset(path) if _is_dataset(path) else _fits(path, units) for path in paths]
     first = parts[0]
     for part in parts[1:]:
         if part.shape != first.shape:
@@ -98,8 +103,8 @@ def open_model(paths: Sequence[str]) -> ModelImage:
     return replace(first, **chained)
 
 
-def read_plane(model: ModelImage, band: int) -> Real:
-    """Read the (nx, ny) float64 image of a band in Jy/pixel; blank pixels are zero."""
+def read_plane(model: ModelImage, band: int, blank: float = 0.0) -> Real:
+    """Read the (nx, ny) float64 image of a band; blank pixels, which are not finite, become `blank`."""
     path, at = model.planes[band]
     if _is_dataset(path):
         image = store.read(path, "model", at[0])
@@ -107,7 +112,34 @@ def read_plane(model: ModelImage, band: int) -> Real:
         with fits.open(path, memmap=True) as hdus:
             # One plane only is read.
             image = _image_hdu(path, hdus).section[(*at, slice(None), slice(None))].T
-    return np.nan_to_num(np.asarray(image, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+    return np.nan_to_num(np.asarray(image, np.float64), nan=blank, posinf=blank, neginf=blank)
+
+
+def read_beams(model: ModelImage) -> list[Beam | None]:
+    """Return the beam of every band of FITS images: from the table BEAMS, or from BMAJ, BMIN and BPA; None for one without."""
+    beams = []
+    for path, at in model.planes:
+        with fits.open(path, memmap=True) as hdus:
+            hdu = _image_hdu(path, hdus)
+            table = hdus["BEAMS"] if "BEAMS" in hdus else None
+            if table is None:
+                values = [float(hdu.header.get(name, np.nan)) for name in ("BMAJ", "BMIN", "BPA")]
+            else:
+                # Columns may be in degrees or arcsec, and say so.
+                row, units = table.data[max(at)], {column.name: column.unit or "arcsec" for column in table.columns}
+                values = [float((row[name] * Unit(units[name])).to_value("deg")) for name in ("BMAJ", "BMIN", "BPA")]
+        sound = np.isfinite(values).all() and min(values[:2]) > 0
+        beams.append(Beam(*np.deg2rad(values).tolist()) if sound else None)
+    return beams
+
+
+def read_observation(model: ModelImage) -> Observation:
+    """Return what the header of the first file says of who observed what."""
+    with fits.open(model.name, memmap=True) as hdus:
+        header = _image_hdu(model.name, hdus).header
+    start = float(header.get("MJD-OBS", 0.0)) * 86400
+    names = {name: str(header.get(card, "")).strip() for name, card in (("telescope", "TELESCOP"), ("object", "OBJECT"))}
+    return Observation(**names, observer=str(header.get("OBSERVER", "")).strip(), start=start)
 
 
 def place(model: ModelImage) -> Place:
@@ -156,7 +188,7 @@ def _dataset(path: str) -> ModelImage:
     )
 
 
-def _fits(path: str) -> ModelImage:
+def _fits(path: str, units: Sequence[str]) -> ModelImage:
     try:
         with fits.open(path, memmap=True) as hdus:
             hdu = _image_hdu(path, hdus)
@@ -166,8 +198,9 @@ def _fits(path: str) -> ModelImage:
     except (OSError, KeyError, TypeError, ValueError) as error:
         raise InputError(f"the model {path} cannot be read as FITS ({error}); give an image in Jy/pixel") from error
     unit = str(header.get("BUNIT", "")).strip()
-    if unit.lower() not in UNITS:
-        raise InputError(f"{path} is in {unit or 'no unit'} but a model is in Jy/pixel; give a model, or set BUNIT if it is one")
+    if unit.lower() not in units:
+        wanted = "a model is in Jy/pixel; give a model" if units is UNITS else "a restored image is in Jy/beam; give one"
+        raise InputError(f"{path} is in {unit or 'no unit'} but {wanted}, or set BUNIT if it is one")
     names = [str(header.get(f"CTYPE{axis}", "")) for axis in range(len(shape), 2, -1)]
     spectral = next((i for i, name in enumerate(names) if name.startswith("FREQ")), None)
     index = [_stokes_i(path, header, len(shape) - i) if name == "STOKES" else 0 for i, name in enumerate(names)]

@@ -68,7 +68,7 @@ def fit_lobe(psf: Real, cell: float) -> BeamFit | None:
     found = spread is not None
     if spread is None:
         spread = _moments(x, y, value)
-    return BeamFit(_beam(spread * cell**2), found)
+    return BeamFit(from_spread(spread * cell**2), found)
 
 
 def gaussian_transfer(beam: Beam, shape: tuple[int, int], cell: float) -> Real:
@@ -161,7 +161,7 @@ def common_beam(beams: Sequence[Beam]) -> Beam:
             return beam
     spreads = np.array([spread(beam) for beam in beams])
     scale = np.trace(spreads, axis1=1, axis2=2).mean()
-    return _beam(np.linalg.inv(_largest_below(np.linalg.inv(spreads / scale))) * scale)
+    return from_spread(np.linalg.inv(_largest_below(np.linalg.inv(spreads / scale))) * scale)
 
 
 def restore(model: Real, residual: Real, cell: float, native: Beam, target: Beam, nthreads: int = 1) -> Real:
@@ -224,7 +224,8 @@ def spread(beam: Beam) -> Real:
     return (axes.T * [beam.major**2, beam.minor**2]) @ axes
 
 
-def _beam(matrix: Real) -> Beam:
+def from_spread(matrix: Real) -> Beam:
+    """Return the beam of a `spread`, its position angle in (-pi/2, pi/2]."""
     (small, large), axes = np.linalg.eigh(matrix)
     angle = 0.0 if large <= small * (1 + 1e-12) else np.arctan2(-axes[0, 1], axes[1, 1])
     # An axis has no direction: fold the angle into (-pi/2, pi/2].
