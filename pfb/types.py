@@ -94,7 +94,11 @@ class LinearOperator(Protocol):
 
 
 class Visibilities(NamedTuple):
-    """Stokes visibilities that share their channels; a band is a tuple of these, one per spectral window and set."""
+    """Stokes visibilities that share their channels.
+
+    A band is a tuple of these, at least one per spectral window and set, or gives them one after the other
+    (`pfb.kernels.samples.Streamed`).
+    """
 
     uvw: Real
     """(row, 3) float64, metres."""
@@ -104,3 +108,5 @@ class Visibilities(NamedTuple):
     """(row, chan) complex128, Jy; zero where the weight is zero."""
     weight: Real
     """(row, chan) float64: natural weights in Jy**-2, or imaging weights; zero where flagged."""
+    window: int = 0
+    """Which of the windows of their band they come from."""

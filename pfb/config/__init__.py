@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from pfb.config.averaging import Averaging
 from pfb.config.cluster import ClusterSubmit, Resources
 from pfb.config.declaring import Config, check, option
 from pfb.config.models import Fit, Predict
 
 __all__ = [
+    "Averaging",
     "Check",
     "Clean",
     "ClusterSubmit",
@@ -124,7 +126,7 @@ class Imaging(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Image(Output, Selection, Imaging, Resources):
+class Image(Output, Selection, Averaging, Imaging, Resources):
     """Make dirty images, PSFs and weights."""
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -12,14 +13,15 @@ from pfb.graph.blocks import reduce_bands
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs
 from pfb.kernels import samples, weighting
+from pfb.kernels.samples import Band
 from pfb.operators.hessian import PsfHessian, VisibilityHessian
-from pfb.operators.measurement import Gridder, effective_frequency, wsum
+from pfb.operators.measurement import Gridder
 from pfb.operators.preconditioner import Preconditioner
 from pfb.solvers.lanczos import largest_eigenvalue, start_vector
 from pfb.types import Beam, LinearOperator, Real, Visibilities
 
-Loader = Callable[[], Visibilities]
-Band = tuple[Visibilities, ...]
+Loader = Callable[[], Any]
+Join = Callable[[Sequence[Any]], Band]
 
 MARGIN = 1.03
 """On the scale of a preconditioner, since the Lanczos method approaches it from below."""
@@ -71,7 +73,9 @@ class Sums(NamedTuple):
     """Sum of the natural weights."""
 
 
-def load(graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]]], clip: float) -> list[Key]:
+def load(
+    graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]]], clip: float, join: Join = samples.join
+) -> list[Key]:
     """Read the samples of every band.
 
     Parameters
@@ -79,22 +83,25 @@ def load(graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]
     graph : Graph
         Receives the tasks.
     loaders
-        ``[band][window][piece]``: callables without arguments that return Visibilities, small when pickled.
+        ``[band][window][piece]``: callables without arguments, small when pickled. They return the parts of a piece, or
+        what `join` takes in their place.
     clip : float
         Fraction of a band's strongest samples that is dropped.
+    join : callable
+        Makes the samples of a window out of its pieces.
 
     Returns
     -------
     list of Key
-        A tuple of Visibilities per band, one per window.
+        The samples of every band.
     """
     keys = []
     for v, windows in enumerate(loaders):
         joined = []
         for w, pieces in enumerate(windows):
             read = [add(graph, names.key("read", w, p, v), call, piece) for p, piece in enumerate(pieces)]
-            joined.append(add(graph, names.key("read", w, v), samples.concatenate, refs(read)))
-        keys.append(add(graph, names.key("band", v), samples.clip_strongest, refs(joined), clip))
+            joined.append(add(graph, names.key("read", w, v), join, refs(read)))
+        keys.append(add(graph, names.key("band", v), _band, refs(joined), clip))
     return keys
 
 
@@ -218,10 +225,16 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
+def _band(windows: Sequence[Band], clip: float) -> Band:
+    return samples.clip_strongest(samples.chain(windows), clip)
+
+
 def _count(band: Band, weighting_: Weighting) -> Real:
     shape = weighting_.counts
-    parts = [weighting.count(p.uvw, p.freq, p.weight, shape, weighting_.cell) for p in band]
-    return np.sum(parts, axis=0) if parts else np.zeros((shape[0], shape[1] // 2 + 1))
+    total = np.zeros((shape[0], shape[1] // 2 + 1))
+    for part in band:
+        total += weighting.count(part.uvw, part.freq, part.weight, shape, weighting_.cell)
+    return total
 
 
 def _densities(counts: Real, scheme: Weighting) -> weighting.Density:
@@ -229,7 +242,11 @@ def _densities(counts: Real, scheme: Weighting) -> weighting.Density:
 
 
 def _weigh(band: Band, density: weighting.Density | None, scheme: Weighting) -> Band:
-    return tuple(part._replace(weight=_weight(part, density, scheme)) for part in band)
+    return samples.each(band, partial(_weighed, density=density, scheme=scheme))
+
+
+def _weighed(part: Visibilities, density: weighting.Density | None, scheme: Weighting) -> Visibilities:
+    return part._replace(weight=_weight(part, density, scheme))
 
 
 def _weight(part: Visibilities, density: weighting.Density | None, scheme: Weighting) -> Real:
@@ -248,7 +265,13 @@ def _weight(part: Visibilities, density: weighting.Density | None, scheme: Weigh
 
 
 def _sums(natural: Band, band: Band) -> Sums:
-    return Sums(wsum(band), effective_frequency(band), wsum(natural))
+    total = moment = before = 0.0
+    for part, own in zip(natural, band, strict=True):
+        weight = own.weight.sum(axis=0)
+        total += float(own.weight.sum())
+        moment += float((weight * own.freq).sum())
+        before += float(part.weight.sum())
+    return Sums(total, moment / total if total else float("nan"), before)
 
 
 def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> VisibilityHessian:

@@ -7,6 +7,7 @@ what travels to workers is a `Piece`, a few numbers and names.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,7 +66,7 @@ class RawVisibilities(NamedTuple):
     """(row, chan, corr) float32 or float64, finite, not negative; zero where flagged or not usable."""
 
 
-def pieces(window: Window, rows_per_piece: int | None = None) -> list[Piece]:
+def pieces(window: Window, rows_per_piece: int | None = None, cuts: NDArray[np.int64] | None = None) -> list[Piece]:
     """Cut a window into pieces of consecutive rows.
 
     Parameters
@@ -74,8 +75,10 @@ def pieces(window: Window, rows_per_piece: int | None = None) -> list[Piece]:
         From `select`.
     rows_per_piece
         Rows of each piece but the last; None for ``window.row_chunk``.
+    cuts
+        Ascending numbers of rows, from 0 to all of them, where alone a piece may begin and end. It then has fewer rows, or
+        more if there are more between two cuts.
     """
-    size = rows_per_piece or window.row_chunk
     channels = _runs(window.channels)
     return [
         Piece(
@@ -89,10 +92,22 @@ def pieces(window: Window, rows_per_piece: int | None = None) -> list[Piece]:
             data_column=window.data_column,
             weight_column=window.weight_column,
             first=first,
-            last=min(first + size, window.rows),
+            last=last,
         )
-        for first in range(0, window.rows, size)
+        for first, last in _edges(window.rows, rows_per_piece or window.row_chunk, cuts)
     ]
+
+
+def _edges(rows: int, size: int, cuts: NDArray[np.int64] | None) -> list[tuple[int, int]]:
+    """Return the first row of every piece and the one after its last."""
+    if cuts is None:
+        return [(first, min(first + size, rows)) for first in range(0, rows, size)]
+    edges = [0]
+    while edges[-1] < rows:
+        furthest = int(np.searchsorted(cuts, edges[-1] + size, side="right")) - 1
+        following = int(np.searchsorted(cuts, edges[-1], side="right"))
+        edges.append(int(cuts[max(furthest, following)]))
+    return list(pairwise(edges))
 
 
 def read(piece: Piece, channels: slice = slice(None)) -> RawVisibilities:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -12,7 +13,7 @@ from pfb.errors import ShapeError
 from pfb.kernels.convolution import convolve
 from pfb.kernels.convolution import transfer as transform
 from pfb.kernels.merging import merge
-from pfb.kernels.samples import coordinates
+from pfb.kernels.samples import Streamed, coordinates
 from pfb.kernels.sampling import Sampling, sampling
 from pfb.kernels.toeplitz import Toeplitz
 from pfb.kernels.toeplitz import size as size_of_toeplitz
@@ -29,6 +30,8 @@ STEP = 0.1
 """Turns of the phase over the image within which samples are merged; like the w-term it changes H by per cents."""
 PSF_ACCURACY = 1e-5
 """Of the PSFs inside a `Toeplitz`, so that no eigenvalue is negative by more than the rounding error."""
+MOST = 8
+"""Merged samples per pixel of a streamed band, whose samples do not fit the memory: 32 bytes each while products are prepared."""
 LARGEST = 100
 """Bytes per pixel of the image that these PSFs may take; duals and images of a band take about 50."""
 
@@ -42,7 +45,7 @@ class VisibilityHessian:
     Parameters
     ----------
     band : sequence of Visibilities
-        Coordinates and imaging weights of a band; the visibilities themselves are not used.
+        Coordinates and imaging weights of a band; the visibilities themselves are not used. A `Streamed` one is looked at once.
     gridder : Gridder
         The image grid; its accuracy is used if it is lower than `ACCURACY`.
     wsum : float
@@ -63,13 +66,12 @@ class VisibilityHessian:
         self.dtype = np.dtype(np.float64)
         self.eta = float(eta)
         self._arguments = gridder, wsum, w_accuracy, step
-        self._band = [part._replace(vis=part.vis[:0]) for part in band if part.weight.any()]
-        uvw = np.concatenate([np.zeros((3, 0))] + [coordinates(part) for part in self._band], axis=1)
+        self._band: Sequence[Visibilities] = band
+        if not isinstance(band, Streamed):
+            self._band = [part._replace(vis=part.vis[:0]) for part in band if part.weight.any()]
+        uvw, weight = _samples(self._band, self.domain, gridder.cell, step)
         self._product: Callable[[Real], Real] | None = None
         if uvw.size:
-            weight = np.concatenate([part.weight[part.weight != 0] for part in self._band])
-            if step:
-                uvw, weight = merge(uvw, weight, self.domain, gridder.cell, step)
             weight = (weight / wsum).astype(np.float32)
             epsilon = max(gridder.epsilon, ACCURACY)
             seen = sampling(uvw, self.domain, gridder.cell, epsilon, w_accuracy if gridder.wgridding else None)
@@ -95,6 +97,28 @@ class VisibilityHessian:
         return out
 
     hdot = dot
+
+
+def _samples(band: Sequence[Visibilities], shape: tuple[int, int], cell: float, step: float) -> tuple[Real, Real]:
+    """Return coordinates, (3, sample), and weights of the samples of a band, merged unless `step` is 0.
+
+    Those of a streamed band are merged part by part; if they become more than `MOST` per pixel, cells that are wider.
+    """
+    if not isinstance(band, Streamed):
+        uvw = np.concatenate([np.zeros((3, 0)), *map(coordinates, band)], axis=1)
+        weight = np.concatenate([np.zeros(0), *(part.weight[part.weight != 0] for part in band)])
+        return merge(uvw, weight, shape, cell, step) if step and uvw.size else (uvw, weight)
+    uvw, weight = np.zeros((3, 0)), np.zeros(0)
+    for part in band:
+        uvw = np.concatenate([uvw, coordinates(part)], axis=1)
+        weight = np.concatenate([weight, part.weight[part.weight != 0]])
+        del part
+        while step:
+            uvw, weight = merge(uvw, weight, shape, cell, step)
+            if weight.size <= MOST * shape[0] * shape[1]:
+                break
+            step *= math.sqrt(2)
+    return uvw, weight
 
 
 def as_convolutions(seen: Sampling, memory: int) -> bool:

@@ -94,8 +94,14 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
 
 
 def samples_of(plan: Plan, band: int) -> int:
-    """Return how many samples a band has, flagged ones among them."""
-    return sum(w.rows * (s.stop - s.start) for w, s in zip(plan.windows[band], plan.channels[band], strict=True))
+    """Return how many samples of a band are imaged, flagged ones among them."""
+    counts = raw_samples_of(plan, band)
+    return sum(counts) if not plan.left else round(sum(n * f for n, f in zip(counts, plan.left[band], strict=True)))
+
+
+def raw_samples_of(plan: Plan, band: int) -> list[int]:
+    """Return how many samples a band has in each of its windows, before any are averaged."""
+    return [w.rows * (s.stop - s.start) for w, s in zip(plan.windows[band], plan.channels[band], strict=True)]
 
 
 def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence[int]) -> dict[str, int]:

@@ -21,7 +21,7 @@ from pfb.kernels.decimation import FILL
 from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.budget import overhead_of, require, samples_of, sums_of
+from pfb.pipeline.budget import overhead_of, raw_samples_of, require, samples_of, sums_of
 from pfb.pipeline.masking import masked
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.solvers.primal_dual import step_sizes
@@ -180,7 +180,7 @@ def seconds(plan: Plan, config: Clean) -> Seconds:
         once = [_gridding(plan, config, longest, samples, shape) for shape in (plan.geometry.shape, plan.psf_shape)]
         iteration += product + pixels * (IMAGE[size] + BASIS[size] * dictionary.codomain[0])
         residual += 2 * once[0]
-        start += sum(once) + READ * samples + FIRST * pixels + LANCZOS * (product + CONVOLUTION[4] * pixels)
+        start += sum(once) + READ * sum(raw_samples_of(plan, v)) + FIRST * pixels + LANCZOS * (product + CONVOLUTION[4] * pixels)
     end = len(plan.bands) * pixels * (PRODUCTS + min(GRADIENTS, config.cg_maxit) * CONVOLUTION[size])
     return Seconds(ALWAYS + 1e-9 * (start + residual), 1e-9 * iteration, 1e-9 * residual, 1e-9 * end)
 

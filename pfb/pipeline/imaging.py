@@ -25,7 +25,7 @@ from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.chi_squared import Expected
 from pfb.operators.measurement import Gridder
-from pfb.pipeline.budget import require_disk
+from pfb.pipeline.budget import raw_samples_of, require_disk, samples_of
 from pfb.pipeline.forecast import announce
 from pfb.pipeline.planning import Plan, make, nyquist_cell
 from pfb.pipeline.products import KINDS, Images, product_paths, write_products
@@ -209,6 +209,10 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
         f"{len(bands)} band{'s' * (len(bands) > 1)} of {g.nx} x {g.ny} pixels of {np.degrees(g.cell) * 3600:.4g} arcsec, "
         f"{bands[0].freq_min / 1e6:.6g} - {bands[-1].freq_max / 1e6:.6g} MHz"
     )
+    before = sum(sum(raw_samples_of(planned, band.index)) for band in bands)
+    after = sum(samples_of(planned, band.index) for band in bands)
+    if before > after:
+        report.message(f"averaging makes about {after:.3g} samples of {before:.3g}")
     return data, planned
 
 
@@ -293,19 +297,23 @@ def require_data(data: SelectedData, planned: Plan, config: Image, wsums: Sequen
     raise InputError("all selected samples are flagged or have weight zero: select others or unflag some")
 
 
-def only_zeros(band: Sequence[Visibilities]) -> list[bool | None]:
-    """Say of every part of a band whether all its samples are zero; None if it has none."""
-    return [not part.vis.any() if part.weight.any() else None for part in band]
+def only_zeros(band: Sequence[Visibilities]) -> dict[int, bool]:
+    """Say of every window of a band that has samples whether all are zero."""
+    found: dict[int, bool] = {}
+    for part in band:
+        if part.weight.any():
+            found[part.window] = found.get(part.window, True) and not part.vis.any()
+    return found
 
 
-def _warn_of_zeros(run: Run, report: Reporter, found: Sequence[Sequence[bool | None]]) -> None:
+def _warn_of_zeros(run: Run, report: Reporter, found: Sequence[Mapping[int, bool]]) -> None:
     """Name the sets, or the spectral windows of a set, whose data column was made but never filled."""
     verdicts: dict[tuple[str, str], dict[int, bool]] = {}
     for windows, parts in zip(run.plan.windows, found, strict=True):
-        for window, zero in zip(windows, parts, strict=True):
-            if zero is not None:
-                own = verdicts.setdefault((window.path, window.data_column), {})
-                own[window.spw] = own.get(window.spw, True) and zero
+        for number, zero in parts.items():
+            window = windows[number]
+            own = verdicts.setdefault((window.path, window.data_column), {})
+            own[window.spw] = own.get(window.spw, True) and zero
     for (path, column), own in verdicts.items():
         empty = sorted(spw for spw, zero in own.items() if zero)
         where = "" if len(empty) == len(own) else f" in spectral window{'s' * (len(empty) > 1)} {', '.join(map(str, empty))}"

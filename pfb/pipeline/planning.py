@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
@@ -16,17 +15,15 @@ from pfb.kernels.gridding import good_even
 from pfb.kernels.stokes import stokes_i
 from pfb.kernels.weighting import LIGHTSPEED
 from pfb.operators.wavelets import Dictionary
-from pfb.pipeline.loading import load
-from pfb.types import Band, Geometry, Real, Visibilities
+from pfb.pipeline.averaging import averaged, averaging_of, fraction_left, smearing
+from pfb.pipeline.loading import Loader
+from pfb.types import Band, Geometry, Real
 
 DEFAULT_NBAND = 4
 DIGITS = 3
 """Significant digits of a default pixel size, in arcseconds."""
 LARGEST_DEFAULT = 16384
 """Pixels along an axis above which the default field of view is refused: it needs a decision, not a default."""
-
-Loader = Callable[[], Visibilities]
-
 
 @dataclass(frozen=True)
 class Plan:
@@ -44,6 +41,8 @@ class Plan:
     warnings: tuple[str, ...]
     longest: float
     """The longest baseline in wavelengths, at the highest frequency."""
+    left: tuple[tuple[float, ...], ...] = ()
+    """``[band][part]``: samples that averaging leaves of one; empty if there is none."""
 
 
 def make(data: SelectedData, config: Image) -> Plan:
@@ -68,19 +67,37 @@ def make(data: SelectedData, config: Image) -> Plan:
         bands.append(Band(index=index, freq_min=low, freq_max=high, freq=centre))
         windows.append(tuple(w for w, _ in parts))
         chosen.append(tuple(s for _, s in parts))
-        loaders.append(tuple(_loaders(w, s, config.stokes_weight) for w, s in parts))
+        loaders.append(tuple(_loaders(w, s, i, config, geometry) for i, (w, s) in enumerate(parts)))
     size = oversized[0], oversized[1]
+    left = tuple(tuple(map(fraction_left, own)) for own in loaders)
+    warnings += _smeared([own[0] for band in loaders for own in band], config, geometry, data.longest_baseline_wavelengths)
     return Plan(
         geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), tuple(warnings),
-        data.longest_baseline_wavelengths,
+        data.longest_baseline_wavelengths, left,
     )  # fmt: skip
 
 
-def _loaders(window: Window, channels: slice, rule: str) -> tuple[Loader, ...]:
+def _smeared(loaders: Sequence[Loader], config: Image, geometry: Geometry, longest: float) -> list[str]:
+    kept = smearing(loaders, geometry, longest)
+    if kept >= config.decorrelation:
+        return []
+    return [
+        f"averaging leaves {100 * kept:.3g}% of a source in the corner of the image on the longest baseline, less than the "
+        f"--decorrelation of {100 * config.decorrelation:.3g}%: average less, or by --bda"
+    ]
+
+
+def _loaders(window: Window, channels: slice, number: int, config: Image, geometry: Geometry) -> tuple[Loader, ...]:
+    rule = config.stokes_weight
     nothing = np.zeros((0, 0, len(window.correlations)))
     stokes_i(nothing.astype(complex), nothing, window.correlations, rule)  # refuses here what it would in a task
     freq = np.ascontiguousarray(window.freq[channels])
-    return tuple(partial(load, piece, channels, freq, window.correlations, rule) for piece in pieces(window))
+    found = [
+        Loader(piece=piece, channels=channels, freq=freq, correlations=window.correlations, rule=rule, window=number)
+        for piece in pieces(window)
+    ]
+    averaging = averaging_of(config, geometry, window, freq)
+    return tuple(found) if averaging is None else averaged(found[0], window, *averaging)
 
 
 def band_channels(windows: tuple[Window, ...], nband: int | None) -> list[list[slice]]:

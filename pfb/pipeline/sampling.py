@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from pfb.config import Image
 from pfb.kernels.weighting import count
-from pfb.pipeline.planning import Loader, Plan
+from pfb.pipeline.loading import Loader
+from pfb.pipeline.planning import Plan
 from pfb.pipeline.weighting import scheme_of
-from pfb.types import Visibilities
 
 SAMPLES = 1 << 22
 """Samples that are read of all bands together, at most."""
@@ -52,7 +51,7 @@ def _band(plan: Plan, config: Image, band: int, most: int) -> Looked:
         rows = max(most // cell, STRETCHES)
         whole &= rows >= window.rows
         for loader in loaders if rows >= window.rows else _stretches(loaders, rows):
-            found: Visibilities = loader()
+            (found,) = replace(loader, averaging=None)()
             samples, good = samples + found.weight.size, good + int(np.count_nonzero(found.weight))
             if scheme.scheme == "natural":
                 wsum += float(found.weight.sum())
@@ -63,10 +62,8 @@ def _band(plan: Plan, config: Image, band: int, most: int) -> Looked:
 
 def _stretches(loaders: tuple[Loader, ...], rows: int) -> list[Loader]:
     """Return loaders of fewer rows, evenly spread over those of all."""
-    pieces: list[Any] = [loader.args[0] for loader in loaders]  # type: ignore[attr-defined]
-    first, last = pieces[0].first, pieces[-1].last
+    first, last = loaders[0].piece.first, loaders[-1].piece.last
     size = max(rows // STRETCHES, 1)
     starts = np.unique(np.linspace(first, max(last - size, first), STRETCHES).astype(int)).tolist()
-    shorter = [replace(pieces[0], first=start, last=min(start + size, last)) for start in starts]
-    like: Any = loaders[0]
-    return [partial(like.func, piece, *like.args[1:], **like.keywords) for piece in shorter]
+    shorter = [replace(loaders[0].piece, first=start, last=min(start + size, last)) for start in starts]
+    return [replace(loaders[0], piece=piece) for piece in shorter]

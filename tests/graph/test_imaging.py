@@ -40,19 +40,24 @@ def piece(seed, nrow, freq, weight=1.0):
 
 
 LOW, HIGH = (1.0e9, 1.1e9, 1.2e9), (1.15e9, 1.3e9)
+def pieces_of(*arguments):
+    """What loaders return: the parts of a piece."""
+    return (piece(*arguments),)
+
+
 LOADERS = [  # [band][window][piece]
-    [[partial(piece, 1, 30, LOW), partial(piece, 2, 11, LOW)], [partial(piece, 3, 25, HIGH)]],
-    [[partial(piece, 4, 40, (1.4e9,))]],
-    [[partial(piece, 5, 20, LOW, 0.0)]],  # all flagged
+    [[partial(pieces_of, 1, 30, LOW), partial(pieces_of, 2, 11, LOW)], [partial(pieces_of, 3, 25, HIGH)]],
+    [[partial(pieces_of, 4, 40, (1.4e9,))]],
+    [[partial(pieces_of, 5, 20, LOW, 0.0)]],  # all flagged
     [],  # no window at all
-    [[partial(piece, 6, 30, HIGH, 3.0)], [partial(piece, 7, 30, HIGH)], [partial(piece, 8, 5, LOW)]],
+    [[partial(pieces_of, 6, 30, HIGH, 3.0)], [partial(pieces_of, 7, 30, HIGH)], [partial(pieces_of, 8, 5, LOW)]],
 ]
 CLIP = 0.05
 
 
 def eager_bands(clip=CLIP):
     return [
-        samples.clip_strongest([samples.concatenate([load() for load in pieces]) for pieces in windows], clip)
+        samples.clip_strongest([samples.concatenate([part for load in pieces for part in load()]) for pieces in windows], clip)
         for windows in LOADERS
     ]
 

@@ -12,7 +12,7 @@ from astropy.wcs import WCS
 from scipy.ndimage import map_coordinates
 from scipy.optimize import minimize
 
-from pfb.config import Image, Resources
+from pfb.config import Averaging, Image, Resources
 from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.io.simulated_set import CIRCULAR
@@ -518,5 +518,6 @@ class TestEveryOption:
     def test_none_was_forgotten(self):
         elsewhere = {"output", *(f.name for f in fields(Resources))}
         elsewhere |= {"super_uniform", "weight_grouping", "weight_floor", "taper", "inner_taper"}  # in test_weighting
+        elsewhere |= {f.name for f in fields(Averaging)}  # in test_averaging
         tested = "_".join(name for name in dir(TestEveryOption) if name.startswith("test_"))
         assert [f.name for f in fields(Image) if f.name not in elsewhere and f.name not in tested] == []

@@ -128,7 +128,7 @@ class TestBands:
         seen = []
         for band, own, parts in zip(plan.bands, plan.windows, plan.loaders, strict=True):
             for w, pieces in zip(own, parts, strict=True):
-                read = [load() for load in pieces]
+                read = [part for load in pieces for part in load()]
                 assert sum(len(r.uvw) for r in read) == w.rows == 224
                 for r in read:
                     assert r.vis.shape == r.weight.shape == (len(r.uvw), len(r.freq))
