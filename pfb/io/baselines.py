@@ -77,7 +77,7 @@ def _judge(uvw: Real, expected: Real, separation: Real, frame: str, telescope: s
     ratio = np.linalg.norm(uvw[apart], axis=1) / separation[apart]
     typical = float(np.median(ratio))
     if abs(typical - 1) > LENGTH:
-        return remark(CHECK, "", f"UVW are {typical:.4g} times as long as the antennas are apart: are they in metres? ({looked})")
+        return remark(CHECK, "", f"UVW are {typical:.3g} times as long as the antennas are apart: are they in metres? ({looked})")
     odd = float((np.abs(ratio - 1) > LENGTH).mean())
     if odd > 0.01:
         return remark(CHECK, "", f"{100 * odd:.3g}% of UVW are not as long as the antennas are apart ({looked})")

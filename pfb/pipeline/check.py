@@ -9,8 +9,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from dask.system import CPU_COUNT
-
 from pfb.config import Check, Clean
 from pfb.errors import InputError
 from pfb.io import model_column
@@ -20,13 +18,15 @@ from pfb.io.metadata import describe
 from pfb.io.plausibility import check_metadata
 from pfb.io.quality import check_columns
 from pfb.io.remarks import FAILS, OK, UNTRIED, WARNING, Remark
-from pfb.pipeline import clean, clusters
-from pfb.pipeline.budget import Size, require
+from pfb.pipeline import clean
+from pfb.pipeline.budget import Size
 from pfb.pipeline.checkpoint import Safety
+from pfb.pipeline.forecast import announce
 from pfb.pipeline.imaging import preflight, require_data
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Reporter, Silent
 from pfb.pipeline.sampling import Looked, look
+from pfb.pipeline.session import look_at
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
@@ -146,7 +146,7 @@ def run(sets: tuple[str, ...], config: Check, report: Reporter) -> Findings:
     attempt = Attempts(told, bool(config.output))
     attempt("checkpoint", Safety, sets, options, told)
     ready = preflight(sets, options, told, maker="clean", prepare=partial(clean.prepare, options, told), attempt=attempt)
-    size = attempt("workers", _size, options)
+    size = attempt("workers", look_at, options)
     attempt("memory", _memory, ready.planned, options, size)
     attempt("samples", _samples, ready.planned, options, told, report)
     if config.model_column:
@@ -171,13 +171,6 @@ def _of_set(path: str, planned: Any, named: bool) -> list[Remark]:
     return [r._replace(check=f"{r.check} of {Path(path).name}" if named else r.check) for r in found]
 
 
-def _size(config: Clean) -> Size | str:
-    """Return what the engine would have, as far as that is known before it is there."""
-    clusters.check(config)
-    nworker = max(config.workers, 1)
-    return Size(nworker, nworker * (config.threads_per_worker or max(int(CPU_COUNT) // nworker, 1)))
-
-
 def _column(planned: tuple[SelectedData, Plan], config: Check) -> None:
     """Refuse a column that could not be written into every set."""
     windows = planned[0].windows
@@ -187,7 +180,7 @@ def _column(planned: tuple[SelectedData, Plan], config: Check) -> None:
 
 
 def _memory(planned: tuple[SelectedData, Plan], config: Clean, size: Size) -> str:
-    return require(planned[1], config, size)
+    return announce(planned[1], config, size)
 
 
 def _samples(planned: tuple[SelectedData, Plan], config: Clean, told: Told, report: Reporter) -> None:

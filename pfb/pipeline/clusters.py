@@ -106,6 +106,28 @@ def start(config: Resources) -> Cluster:
         If it does not start.
     """
     name = config.cluster or "local"
+    options = options_of(config)
+    try:
+        return KINDS[name].start(config, options)
+    except PfbError:
+        raise
+    except Exception as error:  # whatever a batch system, a machine elsewhere or the class itself has to say
+        said = " ".join(str(error).rpartition("stderr:")[2].split())  # all of it where a command has no part of that name
+        raise PfbError(
+            f"--cluster {name} did not start ({said or type(error).__name__}): correct its --cluster-options, "
+            "or see whether it is up"
+        ) from error
+
+
+def options_of(config: Resources) -> Options:
+    """Return the options of the cluster's class.
+
+    Raises
+    ------
+    InputError
+        If the cluster needs a package that is not here, or has no such options.
+    """
+    name = config.cluster or "local"
     kind = KINDS[name]
     for package in kind.packages:
         try:
@@ -119,16 +141,7 @@ def start(config: Resources) -> Cluster:
             close = difflib.get_close_matches(option, known, n=2)
             hint = f"did you mean {' or '.join(close)}? " if close else ""
             raise InputError(f"--cluster-options of {name} have no '{option}': {hint}there are {', '.join(known)}")
-    try:
-        return kind.start(config, options)
-    except PfbError:
-        raise
-    except Exception as error:  # whatever a batch system, a machine elsewhere or the class itself has to say
-        said = " ".join(str(error).rpartition("stderr:")[2].split())  # all of it where a command has no part of that name
-        raise PfbError(
-            f"--cluster {name} did not start ({said or type(error).__name__}): correct its --cluster-options, "
-            "or see whether it is up"
-        ) from error
+    return options
 
 
 class _Loader(yaml.SafeLoader):

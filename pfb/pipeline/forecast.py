@@ -21,7 +21,7 @@ from pfb.kernels.decimation import FILL
 from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.budget import overhead_of, raw_samples_of, require, samples_of, sums_of
+from pfb.pipeline.budget import Size, overhead_of, raw_samples_of, require, samples_of, sums_of
 from pfb.pipeline.masking import masked
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.solvers.primal_dual import step_sizes
@@ -205,7 +205,7 @@ def _product(plan: Plan, config: Image, longest: float, samples: int) -> float:
     return min(through_samples, convolutions) + (RESAMPLING * nx * ny if kept < 1 else 0.0)
 
 
-def announce(plan: Plan, config: Image, engine: Engine) -> str:
+def announce(plan: Plan, config: Image, engine: Engine | Size) -> str:
     """Say in a line what a run takes.
 
     Raises

@@ -20,6 +20,7 @@ from pfb.graph.engine import Engine, ThreadEngine
 from pfb.kernels.memory import keep_freed_memory
 from pfb.kernels.threads import set_thread_budget
 from pfb.pipeline import clusters
+from pfb.pipeline.budget import Size
 from pfb.pipeline.reporting import Reporter
 
 CONNECT_TIMEOUT = 30
@@ -73,6 +74,27 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
         if engine.monitor.page:
             report.message(f"solver page: {engine.monitor.page}")
         yield engine
+
+
+def look_at(config: Resources) -> Size:
+    """Return what the engine of a run would have, as far as that can be known without starting any.
+
+    Raises
+    ------
+    InputError
+        If the options contradict each other, or there is no scheduler at the address.
+    """
+    clusters.check(config)
+    if not config.scheduler:
+        if config.workers:
+            clusters.options_of(config)
+        nworker = max(config.workers, 1)
+        return Size(nworker, nworker * (config.threads_per_worker or max(int(CPU_COUNT) // nworker, 1)))
+    with _join(address_of(config.scheduler)) as client:
+        workers = client.scheduler_info(n_workers=-1)["workers"].values()
+    if not workers:
+        return Size(1, 1)
+    return Size(len(workers), sum(w["nthreads"] for w in workers), min(w["memory_limit"] or 0 for w in workers))
 
 
 def address_of(scheduler: str) -> str:

@@ -13,7 +13,7 @@ from astropy.io import fits
 from pfb.config import Check
 from pfb.io.simulated_set import CIRCULAR
 from pfb.io.sky import write_sky
-from pfb.pipeline import budget, check, sampling
+from pfb.pipeline import budget, check, sampling, session
 from pfb.pipeline.reporting import Silent
 from tests.observations import change, small_set
 
@@ -134,12 +134,15 @@ def good(tmp_path_factory):
     return small_set(tmp_path_factory.mktemp("good") / "a.ms", **SMALL).path
 
 
-def test_options_that_cannot_be_had(both, good, tmp_path):
+def test_options_that_cannot_be_had(both, good, tmp_path, monkeypatch):
+    monkeypatch.setattr(session, "CONNECT_TIMEOUT", 0.3)
     for words, name, sentence in [
         (["--field", "3C999"], "selection and image", "is no id and no name of a field"),
         (["--mask", "none.fits"], "dictionary and mask", "cannot be read as FITS"),
         (["--bases", "haar"], "dictionary and mask", "bases are haar but must be different ones"),
         (["--cluster", "local"], "workers", "must know how many workers to start"),
+        (["--workers", 2, "--cluster", "local", "--cluster-options", "{x: 1}"], "workers", "have no 'x'"),
+        (["--scheduler", "tcp://127.0.0.1:9"], "workers", "there is no dask scheduler at 'tcp://127.0.0.1:9'"),
         (["--cell", "10000"], "samples", "is too large for any of the baselines"),
         (["--weight-column", "SIGMA2"], "selection and image", "has no weight column SIGMA2"),
     ]:
@@ -215,6 +218,33 @@ def test_it_prints_a_table_and_a_verdict(pfb, good, tmp_path):
     assert answer.code == 2
     assert answer.out.splitlines()[-1] == "pfb clean cannot work: 1 of these checks fails"
     assert "selection and image" in answer.out
+
+
+def test_the_workers_of_a_scheduler_are_counted(cluster, good):
+    config = Check(npix="20", nband=2, scheduler=cluster.scheduler_address)
+    found = {r.check: r for r in check.run((good,), config, Silent()).remarks}
+    assert found["workers"].verdict == "ok"
+    assert "of memory per worker will be used" in found["memory"].detail
+    assert " per iteration; at most 20 cycles" in found["memory"].detail
+
+
+REAL = {
+    "meerkat_cdfs25_lband_tDish": ([], 2, "selection and image", "are flagged; select others or unflag some"),
+    "alma_mssel_test_small": (["--field", "0"], 2, "selection and image", "are flagged; select others or unflag some"),
+    "3c345_vlba_43ghz": ([], 0, "baselines", "UVW agree with positions, times and phase centre to 0.0001, first minus second"),
+    "ngc5921_vla_hi": (["--field", "2"], 0, "baselines", "UVW agree with positions, times and phase centre"),
+    "3c273_vla_8ghz": ([], 0, "baselines", "as long as the antennas are apart"),
+    "m87_eht_227ghz": ([], 0, "baselines", "UVW are 0.969 times as long"),
+}
+
+
+@pytest.mark.real
+@pytest.mark.parametrize("name", REAL)
+def test_real_observations(pfb, real_set, name):
+    words, code, line, detail = REAL[name]
+    answer = pfb("check", real_set(name), *FEW, "--nband", 1, *words, "--json")
+    assert answer.code == code
+    assert detail in found(json.loads(answer.out), line)[1]
 
 
 def test_large_sets_are_sampled(tmp_path, monkeypatch):
