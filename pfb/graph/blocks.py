@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from pfb.kernels.prox import split
 Range = tuple[int, int]
 
 
+@cache
 def ranges(n: int, chunk: int) -> tuple[Range, ...]:
     """Cut 0 ... n - 1 into runs of `chunk`, the last one shorter."""
     return tuple((first, min(first + chunk, n)) for first in range(0, n, chunk))

@@ -55,35 +55,47 @@ class Together:
         return [found[key] for key in self._outputs]
 
 
-def coarsen(
-    graph: Graph, part_of: Callable[[Key], Hashable], make: Callable[[Hashable], Part],
-    pick: Callable[[Key, int], Key], keep: Collection[Key],
-) -> Graph:  # fmt: skip
+Bundles = dict[Key, list[Key]]
+"""Keys of lists of results, and which results each is a list of."""
+
+
+class Cut(NamedTuple):
+    """How a graph is cut into parts, which must not need each other mutually."""
+
+    part_of: Callable[[Key], Hashable]
+    """The part that a task belongs to."""
+    make: Callable[[Hashable], Part]
+    """Name and home of a part."""
+    pick: Callable[[Key, int], Key]
+    """Names the task that takes from a part (its key) what another one needs that lives elsewhere (a number), so that
+    nothing else travels."""
+
+
+def coarsen(graph: Graph, cut: Cut, keep: Collection[Key], held: Bundles | None = None) -> tuple[Graph, Bundles]:
     """Return a graph whose tasks are parts of another one; every function is called with the same arguments as before.
 
     Parameters
     ----------
     graph : Graph
         What is cut into parts. It may read keys that it does not have.
-    part_of
-        The part that a task belongs to; parts must not need each other mutually.
-    make
-        Name and home of a part.
-    pick
-        Names the task that takes from a part (its key) what another one needs that lives elsewhere (a number), so that
-        nothing else travels.
+    cut : Cut
+        The parts.
     keep : collection of Key
-        Results that keep their own keys.
+        Results that others read, or what the graph itself reads and hands on.
+    held : Bundles, optional
+        What the graph reads from earlier coarse graphs, and is in bundles there.
 
     Returns
     -------
     Graph
         Equivalent as far as `keep` goes.
+    Bundles
+        Where the results of `keep` are; `unpacked` gives them their own keys.
     """
     parts: dict[Hashable, Graph] = defaultdict(dict)
     for key, task in graph.items():
-        parts[part_of(key)][key] = task
-    made = {part: make(part) for part in parts}
+        parts[cut.part_of(key)][key] = task
+    made = {part: cut.make(part) for part in parts}
     owner = {key: part for part, inner in parts.items() for key in inner}
     needed: dict[Hashable, dict[Hashable, set[Key]]] = defaultdict(lambda: defaultdict(set))
     outside: dict[Hashable, set[Key]] = defaultdict(set)
@@ -94,28 +106,61 @@ def coarsen(
                     outside[part].add(key)
                 elif owner[key] != part:
                     needed[part][owner[key]].add(key)
-    outputs = {part: sorted(key for key in inner if key in keep) for part, inner in parts.items()}
+    kept = {part: [key for key in keys if key in keep] for part, keys in _holders(parts, made, needed, outside).items()}
+    outputs = {part: sorted(keys) for part, keys in kept.items()}
     for sources in needed.values():
         for source, keys in sources.items():
             outputs[source] = sorted({*outputs[source], *keys})
     out: Graph = {}
     for part, inner in parts.items():
-        inputs: list[tuple[Key] | list[Key]] = [(key,) for key in sorted(outside[part])]
-        arguments = sorted(outside[part])
+        inputs, arguments = _resident(outside[part], held or {})
         for source, keys in sorted(needed[part].items(), key=lambda item: made[item[0]].key):
             wanted, whole = made[source].key, outputs[source]
             if made[source].home != made[part].home and len(keys) < len(whole):
                 picked = sorted(keys)
                 places = [whole.index(key) for key in picked]
-                wanted, whole = pick(wanted, len(out)), picked
+                wanted, whole = cut.pick(wanted, len(out)), picked
                 add(out, wanted, take, ref(made[source].key), places)
             inputs.append(whole)
             arguments.append(wanted)
         add(out, made[part].key, Together(inner, outputs[part], inputs), *map(ref, arguments))
-        for i, key in enumerate(outputs[part]):
-            if key in keep:
-                add(out, key, getitem, ref(made[part].key), i)
-    return out
+    return out, {made[part].key: outputs[part] for part, keys in kept.items() if keys}
+
+
+def _holders(
+    parts: dict[Hashable, Graph], made: dict[Hashable, Part],
+    needed: dict[Hashable, dict[Hashable, set[Key]]], outside: dict[Hashable, set[Key]],
+) -> dict[Hashable, list[Key]]:  # fmt: skip
+    """Return what each part hands on if it is kept: its results, but for those that a later part of the same home has too.
+
+    So few bundles hold what is kept, and these hold little else.
+    """
+    holder = {key: part for part, inner in parts.items() for key in inner}
+    for part in parts:  # in the order of the graph, the last ones last
+        holder.update(dict.fromkeys(outside[part], part))
+        for source, keys in needed[part].items():
+            if made[source].home == made[part].home:
+                holder.update(dict.fromkeys(keys, part))
+    found: dict[Hashable, list[Key]] = {part: [] for part in parts}
+    for key, part in holder.items():
+        found[part].append(key)
+    return found
+
+
+def _resident(keys: set[Key], held: Bundles) -> tuple[list[tuple[Key] | list[Key]], list[Key]]:
+    """Return what a part gets from outside, and the keys of that: of a bundle once, however much of it is needed."""
+    bundles = {bundle: contents for bundle, contents in held.items() if not keys.isdisjoint(contents)}
+    alone = sorted(keys.difference(*bundles.values()))
+    inputs: list[tuple[Key] | list[Key]] = [(key,) for key in alone]
+    return inputs + list(bundles.values()), alone + list(bundles)
+
+
+def unpacked(graph: Graph, held: Bundles, keys: Collection[Key]) -> None:
+    """Add the tasks that give results of bundles their own keys."""
+    for bundle, contents in held.items():
+        for place, key in enumerate(contents):
+            if key in keys:
+                add(graph, key, getitem, ref(bundle), place)
 
 
 def take(results: list[Any], places: list[int]) -> list[Any]:

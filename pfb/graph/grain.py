@@ -13,7 +13,7 @@ from enum import Enum
 from functools import cached_property
 
 from pfb.graph.blocks import Blocks, laid_out
-from pfb.graph.coarsening import Part, coarsen
+from pfb.graph.coarsening import Bundles, Cut, Part, coarsen
 from pfb.graph.names import Names, iteration_of, stage_of
 from pfb.graph.tasks import Graph, Key
 from pfb.operators.wavelets import Dictionary
@@ -127,12 +127,12 @@ class Lanes:
         """Name what is taken from a part."""
         return self.names.key("pick", number, key[-1] if isinstance(key[-1], int) else 0, iteration=iteration_of(key))
 
-    def coarsen(self, graph: Graph, keep: set[Key]) -> Graph:
-        """Return the coarse graph."""
-        return coarsen(graph, self.part_of, self.make, self.pick, keep)
+    def coarsen(self, graph: Graph, keep: set[Key], held: Bundles) -> tuple[Graph, Bundles]:
+        """Return the coarse graph, and where it has what is kept; see `coarsen`."""
+        return coarsen(graph, Cut(self.part_of, self.make, self.pick), keep, held)
 
 
-def at_once(graph: Graph, names: Names, last: int, keep: set[Key]) -> Graph:
-    """Return the graph as one task, and others that take from it what is kept."""
+def at_once(graph: Graph, names: Names, last: int, keep: set[Key], held: Bundles) -> tuple[Graph, Bundles]:
+    """Return the graph as one task, and where that has what is kept; see `coarsen`."""
     key = names.key("iterate", 0, iteration=last)
-    return coarsen(graph, lambda _: 0, lambda _: Part(key, 0), lambda key, _: key, keep)
+    return coarsen(graph, Cut(lambda _: 0, lambda _: Part(key, 0), lambda key, _: key), keep, held)

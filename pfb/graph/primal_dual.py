@@ -37,6 +37,7 @@ from typing import Any
 import numpy as np
 
 from pfb.graph.blocks import Blocks, branches, flat
+from pfb.graph.coarsening import Bundles, unpacked
 from pfb.graph.grain import Grain, Lanes, at_once
 from pfb.graph.iteration import advance, gated, gradient, join, obey, project, renew, statistic, step, threshold
 from pfb.graph.names import Names
@@ -197,34 +198,65 @@ class PrimalDual:
             steps=self.steps._replace(sigma=1 / self.dictionary.norm_squared),
         )  # fmt: skip
         once.start(graph, slopes, None)
-        once._ascend(graph, ref(once.gate(0)), 0, once.primal(0), weights, once._parts)
+        gate = ref(once.gate(0))
+        once._ascend(graph, (gate, gate), 0, once.primal(0), weights, once._parts)
         return once.dual(1)
 
-    def iterations(self, graph: Graph, data: Data, first: int, last: int) -> None:
-        """Add the iterations `first` to `last` - 1, which read `state(first)`."""
+    def iterations(self, graph: Graph, data: Data, first: int, last: int, held: Bundles | None = None) -> Bundles:
+        """Add the iterations `first` to `last` - 1, which read `state(first)`.
+
+        Parameters
+        ----------
+        graph : Graph
+            Receives the tasks.
+        data : Data
+            What is resident.
+        first, last : int
+            Numbers of iterations.
+        held : Bundles, optional
+            What of `state(first)` is in bundles. Without it all of `state(last)` has its own keys.
+
+        Returns
+        -------
+        Bundles
+            What of `state(last)` is in bundles, where tasks are joined; `pfb.graph.coarsening.unpacked` takes it out.
+            The gate has its own key.
+        """
         parts = self._parts
         fine: Graph = {}
         for k in range(first, last):
             gate = ref(self.gate(k))
             # Before the first iteration nothing is extrapolated.
             previous = self.primal(max(k - 1, 0))
-            # With what makes the images, which has no later gate to look at.
+            # Where tasks are joined, workers go on with their own new images until they need those of others, and do not
+            # wait for the gate: if it shuts, that much was in vain.
             own = ref(self.gate(k - 1)) if self.grain is Grain.WORKER and k > first else gate
             extrapolated = [
                 add(fine, self._key("extrapolate", k, v), gated, own, SKIPPED, primal_dual.extrapolate, ref(x), ref(before))
                 for v, (x, before) in enumerate(zip(self.primal(k), previous, strict=True))
             ]
-            self._ascend(fine, gate, k, extrapolated, data.weights, parts)
-            self._constrain(fine, gate, k, extrapolated, data.mask)
+            self._ascend(fine, (gate, own), k, extrapolated, data.weights, parts)
+            self._constrain(fine, (gate, own), k, extrapolated, data.mask)
             self._descend(fine, gate, k, data, parts)
             self._measure(fine, gate, k, k == last - 1)
-        keep = {key for key in self.state(last) if key in fine}
+        if self.grain is Grain.STEP:
+            graph.update(fine)
+            return {}
+        keep = {key for key in self.state(last) if held is not None or key in fine}
         if self.grain is Grain.WORKER:
             owners = tuple(map(self.owner, range(len(self.blocks.bands))))
-            fine = Lanes(self.names, first, owners, self.lanes).coarsen(fine, keep)
-        elif self.grain is Grain.BLOCK:
-            fine = at_once(fine, self.names, last, keep)
-        graph.update(fine)
+            coarse, bundles = Lanes(self.names, first, owners, self.lanes).coarsen(fine, keep, held or {})
+        else:
+            coarse, bundles = at_once(fine, self.names, last, keep, held or {})
+        graph.update(coarse)
+        gate_key = self.gate(last)
+        unpacked(graph, bundles, keep if held is None else [gate_key])
+        return {} if held is None else {bundle: keys for bundle, keys in bundles.items() if keys != [gate_key]}
+
+    def resident(self, iteration: int, held: Bundles) -> list[Key]:
+        """Return the keys under which `state(iteration)` is resident: bundles, what is in none, and the gate."""
+        packed = {key for keys in held.values() for key in keys} - {self.gate(iteration)}
+        return [*held, *(key for key in self.state(iteration) if key not in packed)]
 
     def finish(self, graph: Graph, iteration: int, mask: Key | None = None) -> list[Key]:
         """Add the images after the last iteration, as the constraint wants them; returns their keys."""
@@ -253,8 +285,10 @@ class PrimalDual:
         return self.names.key(stage, *index, iteration=iteration + 1)
 
     def _ascend(
-        self, graph: Graph, gate: Any, k: int, images: list[Key], weights: Sequence[Key] | None, parts: list[Dictionary]
-    ) -> None:
+        self, graph: Graph, gates: tuple[Any, Any], k: int, images: list[Key], weights: Sequence[Key] | None,
+        parts: list[Dictionary],
+    ) -> None:  # fmt: skip
+        gate, own = gates
         for b, part in enumerate(parts):
             weight = None if weights is None else ref(weights[b])
             if len(self.blocks.bands) == 1:
@@ -264,12 +298,13 @@ class PrimalDual:
                 continue
             for v, (old_key, (first, last)) in enumerate(zip(self.dual(k)[b], self.blocks.bands, strict=True)):
                 add(
-                    graph, self._key("psi-dot", k, b, v), gated, gate, SKIPPED, primal_dual.ascend,
+                    graph, self._key("psi-dot", k, b, v), gated, own, SKIPPED, primal_dual.ascend,
                     ref(old_key), refs(images[first:last]), part, self.prior, self.steps.sigma,
                 )  # fmt: skip
-            self._threshold(graph, gate, k, b, weight)
+            self._threshold(graph, (gate, own if self.lanes == 1 else gate), k, b, weight)
 
-    def _threshold(self, graph: Graph, gate: Any, k: int, b: int, weight: Any) -> None:
+    def _threshold(self, graph: Graph, gates: tuple[Any, Any], k: int, b: int, weight: Any) -> None:
+        gate, own = gates
         parts, nest = branches(len(self.blocks.bands), self.owner)
         ascended = [self._key("psi-dot", k, b, v) for v in range(len(self.blocks.bands))]
         factors = []
@@ -279,7 +314,7 @@ class PrimalDual:
             if len(parts) == 1:
                 add(graph, key, gated, gate, SKIPPED, threshold, self.prior, refs(ascended), tile, self.radius, weight)
             else:
-                sums = [self._branch(graph, gate, k, (b, t), part, tile) for part in parts]
+                sums = [self._branch(graph, own, k, (b, t), part, tile) for part in parts]
                 add(graph, key, gated, gate, SKIPPED, join, self.prior, refs(sums), nest, tile, self.radius, weight)
             factors.append(key)
         for old, new, v in zip(self.dual(k)[b], self.dual(k + 1)[b], ascended, strict=True):
@@ -290,12 +325,13 @@ class PrimalDual:
         key = self._key("branch-norm", k, *index, part[0])
         return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile)
 
-    def _constrain(self, graph: Graph, gate: Any, k: int, images: list[Key], mask: Key | None) -> None:
+    def _constrain(self, graph: Graph, gates: tuple[Any, Any], k: int, images: list[Key], mask: Key | None) -> None:
+        gate, own = gates
         if not self.constraint.active:
             return
         pressed = [
             add(
-                graph, self._key("press", k, v), gated, gate, SKIPPED,
+                graph, self._key("press", k, v), gated, own, SKIPPED,
                 primal_dual.press, ref(bound), ref(image), self.steps.theta,
             )
             for v, (bound, image) in enumerate(zip(self.bounds(k), images, strict=True))
@@ -303,7 +339,7 @@ class PrimalDual:
         signs = []
         if self.constraint.joint:
             signs = [
-                add(graph, self._key("negative", k, v), gated, gate, SKIPPED, np.less, ref(key), 0)
+                add(graph, self._key("negative", k, v), gated, own, SKIPPED, np.less, ref(key), 0)
                 for v, key in enumerate(pressed)
             ]
         for old, new, key in zip(self.bounds(k), self.bounds(k + 1), pressed, strict=True):

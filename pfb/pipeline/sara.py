@@ -13,6 +13,7 @@ from pfb.config import Clean
 from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
 from pfb.graph.blocks import Blocks, flat, relaid, rows_of
+from pfb.graph.coarsening import Bundles, unpacked
 from pfb.graph.grain import Grain, lay_out
 from pfb.graph.names import stage_of
 from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
@@ -255,6 +256,7 @@ class Sara(Algorithm):
             solver.start(graph, primal, dual, self._bounds, previous=previous, gate=gate)
             start += primal + previous
         self.dual = self._bounds = self._midway = None
+        held: Bundles = {}
         submitted = gate.iterations
         done = sum(cycle.inner for cycle in self._progress.history)
         waiting: deque[int] = deque()
@@ -262,14 +264,12 @@ class Sara(Algorithm):
             advance(submitted)
             while not gate.done and (waiting or submitted < maxit):
                 if not waiting and gate.iterations and self.safety.due(done + gate.iterations):
-                    last_two = solver.primal(submitted), solver.primal(submitted - 1)
-                    arrays = {"dual": flat(solver.dual(submitted)), "bound": solver.bounds(submitted)}
-                    self._save(gate, {**arrays, "primal": last_two[0], "previous": last_two[1]})
+                    self._save_midway(solver, held, submitted, gate)
                 # What is to be saved must not be let go, so nothing is submitted on top of it.
                 while submitted < maxit and len(waiting) < 2 and not (waiting and self.safety.due(done + submitted)):
                     last = min(submitted + ITERATIONS, maxit)
-                    solver.iterations(graph, data, submitted, last)
-                    kept = solver.state(last)
+                    held = solver.iterations(graph, data, submitted, last, held)
+                    kept = solver.resident(last, held)
                     engine.submit(graph, kept, [key for key in start if key not in kept])
                     waiting.append(last)
                     start = [key for key in kept if key != solver.gate(last)]
@@ -281,17 +281,30 @@ class Sara(Algorithm):
                 if reached < submitted:
                     engine.drop([solver.gate(reached)])
             advance(maxit - gate.iterations)
-        return self._finish(solver, submitted), gate
+        return self._finish(solver, held, submitted), gate
 
-    def _finish(self, solver: PrimalDual, iteration: int) -> list[Key]:
+    def _save_midway(self, solver: PrimalDual, held: Bundles, iteration: int, gate: Gate) -> None:
+        """Write a checkpoint between two blocks of iterations."""
+        graph: Graph = {}
+        arrays = {
+            "dual": flat(solver.dual(iteration)), "bound": solver.bounds(iteration),
+            "primal": solver.primal(iteration), "previous": solver.primal(iteration - 1),
+        }  # fmt: skip
+        unpacked(graph, held, flat(arrays.values()))
+        self.engine.run(graph, list(graph))
+        self._save(gate, arrays)
+        self.engine.drop(graph)
+
+    def _finish(self, solver: PrimalDual, held: Bundles, iteration: int) -> list[Key]:
         """Keep the last images and dual, cut off from the iterations behind them."""
         engine = self.engine
         graph: Graph = {}
-        models = solver.finish(graph, iteration, self.masks.key)
-        engine.run(graph, models)
         rows, bounds = solver.dual(iteration), solver.bounds(iteration)
-        kept = {*flat(rows), *bounds}
-        engine.drop(key for key in solver.state(iteration) if key not in kept)
+        unpacked(graph, held, flat(rows) + bounds + solver.primal(iteration))
+        kept = [key for key in flat(rows) + bounds if key in graph]
+        models = solver.finish(graph, iteration, self.masks.key)
+        engine.run(graph, models + kept)
+        engine.drop(key for key in solver.resident(iteration, held) if key not in {*flat(rows), *bounds})
         moved = engine.detach(models + bounds + flat(rows))
         models, moved = moved[: len(models)], moved[len(models) :]
         self._bounds, self.dual = moved[: len(bounds)], rows_of(moved[len(bounds) :], len(rows[0]))

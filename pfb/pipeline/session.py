@@ -12,6 +12,7 @@ import dask
 from dask.system import CPU_COUNT
 from distributed import Client
 from distributed.comm import get_address_host_port, parse_address
+from distributed.deploy import Cluster
 
 from pfb.config import Resources
 from pfb.errors import InputError, PfbError
@@ -66,7 +67,7 @@ def open_engine(config: Resources, nblock: int, parking: Path, report: Reporter)
             client = stack.enter_context(_join(address_of(config.scheduler)))
         else:
             stack.enter_context(dask.config.set(CONFIG))
-            cluster = stack.enter_context(clusters.start(config))
+            cluster = stack.enter_context(_closing(clusters.start(config), report))
             client = stack.enter_context(Client(cluster, set_as_default=False))
         _await_workers(client, config, report)
         report.message(f"dashboard: {client.dashboard_link}")
@@ -115,6 +116,18 @@ def address_of(scheduler: str) -> str:
             f"--scheduler {scheduler} is a file but not one that 'dask scheduler --scheduler-file' wrote "
             f"({type(error).__name__}): give that file, or the address of the scheduler"
         ) from error
+
+
+@contextmanager
+def _closing(cluster: Cluster, report: Reporter) -> Iterator[Cluster]:
+    """Close a cluster at the end; if that fails it must not hide how the run has ended."""
+    try:
+        yield cluster
+    finally:
+        try:
+            cluster.close()
+        except Exception as error:  # dask's nannies do so if a worker that died is just being started again
+            report.warning(f"the cluster did not close well ({type(error).__name__}: {error}): look for workers that are left")
 
 
 def _await_workers(client: Client, config: Resources, report: Reporter) -> None:

@@ -113,6 +113,7 @@ def test_a_task_that_kills_its_workers_ends_the_run(one_worker, tmp_path):
         key = add(graph, NAMES.key("residual", 0), die)
         with pytest.raises(PfbError, match=r"^2 workers died while they ran residual, most likely for want of memory"):
             engine.run(graph, [key])
+        client.wait_for_workers(1, timeout=60)  # dask cannot close a cluster whose worker is just being started again
 
 
 @pytest.mark.cluster

@@ -157,3 +157,24 @@ def test_cores_are_divided_among_the_workers(tmp_path, monkeypatch):
         with pytest.raises(PfbError, match="--cluster local did not start"):
             opened(tmp_path, **given).__enter__()
     assert asked == [(3, 2), (16, 1), (3, 5)]
+
+
+def test_a_cluster_that_cannot_be_closed_does_not_hide_an_error(tmp_path, monkeypatch, recorder):
+    start = clusters.start
+
+    def broken(config):
+        cluster = start(config)
+        close = cluster.close
+
+        def half():
+            close()
+            raise AssertionError("can only join a started process")
+
+        cluster.close = half
+        return cluster
+
+    monkeypatch.setattr(clusters, "start", broken)
+    given = dict(cluster="local", workers=1, threads_per_worker=1, cluster_options="{processes: false, dashboard_address: null}")
+    with pytest.raises(PfbError, match="mine"), opened(tmp_path, recorder, **given):
+        raise PfbError("mine")
+    assert any("the cluster did not close well (AssertionError: can only" in text for text in recorder.warnings)
