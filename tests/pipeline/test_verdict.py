@@ -1,6 +1,7 @@
 """The self-check of a result: silent for a good set, and for each defect the finding that it was made for."""
 
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -35,14 +36,14 @@ def sky(*sources):
 def judged(tmp_path, no_picture):
     """Clean a set with defects, and return its verdict as the dataset has it, what was off, and what was said."""
 
-    def run(sources=(*POINTS, WIDE), options=(), spoil=None, **defects):
-        made = small_set(tmp_path / "a.ms", sky=sky(*sources), **dict(nant=28, sefd=1e4, scan_length=3.0) | defects)
+    def run(sources=(*POINTS, WIDE), options=(), spoil=None, output="out", **defects):
+        made = small_set(tmp_path / f"{output}.ms", sky=sky(*sources), **dict(nant=28, sefd=1e4, scan_length=3.0) | defects)
         if spoil:
             spoil(made.path)
         report = Recorder()
         given = dict(npix=str(N), cell=CELL, nband=2, niter=8, bases="self,db2", threads_per_worker=2, checkpoint=0)
-        clean.run((made.path,), Clean(output=str(tmp_path / "out"), **given | dict(options)), report)
-        found = open_dataset(tmp_path / "out.zarr").attrs.get("verdict")
+        clean.run((made.path,), Clean(output=str(tmp_path / output), **given | dict(options)), report)
+        found = open_dataset(tmp_path / f"{output}.zarr").attrs.get("verdict")
         off = [f["name"] for f in found["findings"] if not f["ok"]] if found else []
         return SimpleNamespace(found=found, off=off, report=report, summary=report.summaries[-1][1])
 
@@ -117,6 +118,21 @@ def test_a_run_that_ends_too_early(judged):
     result = judged(POINTS, options=dict(niter=1, pd_maxit=2, start_level=1.0))
     assert "left in the residual" in result.off
     assert any("clean deeper (--niter, --rmsfactor)" in warning for warning in result.report.warnings)
+
+
+def test_a_run_that_is_gone_on_with_at_its_end_has_the_same_verdict(judged, monkeypatch):
+    """It has the residual images of its checkpoint, but nothing of the visibilities behind them."""
+    options = dict(niter=2)
+    before = judged(POINTS, options=options)
+    cycles = clean.run_major_cycles
+
+    def forget(deconvolution, *arguments):
+        outcome = cycles(deconvolution, *arguments)
+        deconvolution.state = replace(deconvolution.state, power=None)
+        return outcome
+
+    monkeypatch.setattr(clean, "run_major_cycles", forget)
+    assert judged(POINTS, options=options, output="again").found == before.found
 
 
 def test_nothing_has_no_verdict(judged):
