@@ -12,7 +12,6 @@ from pfb import cli
 from pfb.config import Clean
 from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import release
-from pfb.io.simulated_set import Simulation, lay_out, write_set
 from pfb.io.sky import random_sky
 from pfb.pipeline import clean, imaging, products
 from pfb.pipeline.reporting import Silent
@@ -118,14 +117,9 @@ def run(dataset_only, small, tmp_path):
 @pytest.fixture(scope="session")
 def observed(tmp_path_factory):
     """Three dishes for a minute, eight channels."""
-    path = tmp_path_factory.mktemp("three") / "a.ms"
     sky = random_sky(1.1, -0.8, nsource=3, ref_freq=1.284e9, seed=0)
-    observation = Simulation(
-        nant=3, nchan=8, nspw=1, band="L", scans=1, scan_length=1.0, dump=8.0, ra=63.36, dec=-45.0,
-        start="2024-06-10T06:00:00", sefd=420.0, gain_error=0.0, rfi=0.0, seed=0,
-    )  # fmt: skip
-    write_set(str(path), lay_out(observation, sky), overwrite=True)
-    return str(path)
+    path = tmp_path_factory.mktemp("three") / "a.ms"
+    return small_set(path, sky=sky, nant=3, scan_length=1.0, dump=8.0, rfi=0.0, calibrators=True).path
 
 
 @pytest.fixture(scope="module")
