@@ -30,7 +30,7 @@ def bands(observed):
         plan = make(select((observed,), Selection()), Image(output="x", npix="21,16", cell=CELL, nband=nband))
         found = []
         for windows in plan.loaders:
-            parts = [piece() for pieces in windows for piece in pieces]
+            parts = [part for pieces in windows for piece in pieces for part in piece()]
             wave = [p.uvw[:, None, :2] * p.freq[:, None] / C for p in parts]
             freq = [np.broadcast_to(p.freq, p.weight.shape) for p in parts]
             found.append((np.concatenate([w.reshape(-1, 2) for w in wave]), np.concatenate([f.ravel() for f in freq]),
