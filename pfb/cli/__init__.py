@@ -17,6 +17,7 @@ import click
 
 from pfb import __version__
 from pfb.cli import options
+from pfb.cli.paths import sets_argument
 from pfb.config import Check, Clean, ClusterSubmit, Config, Fit, Image, Info, Mask, Plan, Predict, Restore, Simulate
 from pfb.errors import PfbError
 
@@ -86,7 +87,7 @@ def command(
     return register
 
 
-@command(Image, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+@command(Image, sets_argument())
 def image(sets: tuple[str, ...], config: Image, report: Console) -> None:
     """Run `pfb image`."""
     from pfb.pipeline import image as pipeline
@@ -94,7 +95,7 @@ def image(sets: tuple[str, ...], config: Image, report: Console) -> None:
     pipeline.run(sets, config, report)
 
 
-@command(Clean, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+@command(Clean, sets_argument())
 def clean(sets: tuple[str, ...], config: Clean, report: Console) -> None:
     """Run `pfb clean`."""
     from pfb.pipeline import clean as pipeline
@@ -102,7 +103,7 @@ def clean(sets: tuple[str, ...], config: Clean, report: Console) -> None:
     pipeline.run(sets, config, report)
 
 
-@command(Plan, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+@command(Plan, sets_argument())
 def plan(sets: tuple[str, ...], config: Plan, report: Console) -> None:
     """Run `pfb plan`."""
     from pfb.pipeline import plan as pipeline
@@ -111,7 +112,7 @@ def plan(sets: tuple[str, ...], config: Plan, report: Console) -> None:
         report.table(title, columns, rows)
 
 
-@command(Check, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+@command(Check, sets_argument())
 def check(sets: tuple[str, ...], config: Check, report: Console) -> int:
     """Run `pfb check`."""
     from pfb.pipeline import check as pipeline
@@ -150,7 +151,7 @@ def fit(paths: tuple[str, ...], config: Fit, report: Console) -> None:
     pipeline.run(paths, config, report)
 
 
-@command(Predict, click.Argument(["sets"], nargs=-1, required=True, metavar="SET..."))
+@command(Predict, sets_argument())
 def predict(sets: tuple[str, ...], config: Predict, report: Console) -> None:
     """Run `pfb predict`."""
     from pfb.pipeline import predict as pipeline

@@ -54,7 +54,8 @@ class Selection(Config):
     """Which samples of a measurement set are used."""
 
     field: str | None = option(
-        None, metavar="ID|NAME,...", help="fields to use; default: the only one, or the only one observed as a target"
+        None, metavar="ID|NAME,...",
+        help="fields to use, names also as patterns like 'J04*'; default: the only one, or the only one observed as a target"
     )
     spw: str | None = option(
         None, metavar="ID,...", help="spectral windows to use, e.g. 0,2~4 (default: all that own rows)"
@@ -63,6 +64,15 @@ class Selection(Config):
     chan: str | None = option(
         None, metavar="FIRST~LAST,...", help="channels to use in every spectral window, e.g. 10~46 (default: all)"
     )
+    time: str | None = option(
+        None, metavar="UTC~UTC,...",
+        help="times to use, e.g. 2024-06-10T06:00:00~2024-06-10T06:10:00, or only ~06:10:00 for the same day (default: all)",
+    )
+    min_uv: str | None = option(
+        None, metavar="LENGTH",
+        help="shortest projected baseline to use, in wavelengths, or with a unit: 100lambda, 2klambda, 300m, 1.5km",
+    )
+    max_uv: str | None = option(None, metavar="LENGTH", help="longest projected baseline to use, as for --min-uv")
     data_column: str | None = option(
         None, metavar="COLUMN", help="visibilities (default: CORRECTED_DATA if the set has it, else DATA)"
     )

@@ -31,6 +31,39 @@ _handles: OrderedDict[Hashable, Any] = OrderedDict()
 _selected: OrderedDict[Hashable, dict[int, RowRuns]] = OrderedDict()
 
 
+@dataclass(frozen=True)
+class RowFilter:
+    """Which cross-correlation rows of a table are used; small, and a key."""
+
+    fields: tuple[int, ...]
+    """Values of FIELD_ID."""
+    scans: tuple[int, ...] | None = None
+    """Values of SCAN_NUMBER; None for all."""
+    times: tuple[tuple[float, float], ...] | None = None
+    """Ranges of TIME in MJD seconds, limits included; None for all."""
+    lengths: tuple[float, float] | None = None
+    """Least and greatest sqrt(u^2 + v^2) in metres; None for all, be UVW finite or not."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """What `keep` looks at."""
+        names = ("FIELD_ID", "ANTENNA1", "ANTENNA2")
+        optional = {"SCAN_NUMBER": self.scans, "TIME": self.times, "UVW": self.lengths}
+        return (*names, *(name for name, chosen in optional.items() if chosen is not None))
+
+    def keep(self, c: dict[str, NDArray[Any]]) -> NDArray[np.bool_]:
+        """Say which (row,) of these columns are used."""
+        keep: NDArray[np.bool_] = (c["ANTENNA1"] != c["ANTENNA2"]) & np.isin(c["FIELD_ID"], self.fields)
+        if self.scans is not None:
+            keep &= np.isin(c["SCAN_NUMBER"], self.scans)
+        if self.times is not None:
+            keep &= np.any([(a <= c["TIME"]) & (c["TIME"] <= b) for a, b in self.times], axis=0)
+        if self.lengths is not None:
+            length = np.hypot(c["UVW"][:, 0], c["UVW"][:, 1])
+            keep &= (self.lengths[0] <= length) & (length <= self.lengths[1])
+        return keep
+
+
 @dataclass(frozen=True, eq=False)
 class RowRuns:
     """Rows of a table as runs of consecutive ones: two integers a run, however long it is."""
@@ -111,7 +144,7 @@ def subtable(path: str, name: str) -> Any | None:
 
 
 def blocks(table: Any, columns: tuple[str, ...]) -> Iterator[tuple[int, dict[str, NDArray[Any]]]]:
-    """Yield the first row and the values of scalar columns, about a million rows at a time."""
+    """Yield the first row and the values of small columns, about a million rows at a time."""
     for first in range(0, table.nrow(), _BLOCK):
         index = (slice(first, min(first + _BLOCK, table.nrow())),)
         yield first, {c: table.getcol(c, index=index) for c in columns}
@@ -131,8 +164,8 @@ def cell_shape(table: Any, column: str, rows: Rows) -> tuple[int, ...] | None:
     return shapes.pop() if len(shapes) == 1 else None
 
 
-def cross_rows(path: str, written: int, fields: tuple[int, ...], scans: tuple[int, ...] | None) -> dict[int, RowRuns]:
-    """List the cross-correlation rows of fields and scans, for each data description that has any.
+def cross_rows(path: str, written: int, rows: RowFilter) -> dict[int, RowRuns]:
+    """List the cross-correlation rows that pass a filter, for each data description that has any.
 
     The lists are made once per process, from the small columns, and kept.
 
@@ -140,15 +173,13 @@ def cross_rows(path: str, written: int, fields: tuple[int, ...], scans: tuple[in
     ----------
     path, written
         As for `main_table`.
-    fields
-        Values of FIELD_ID.
-    scans
-        Values of SCAN_NUMBER; None for all.
+    rows
+        Which are used.
     """
-    key = (path, written, fields, scans)
+    key = (path, written, rows)
     with _mutex:
         if key not in _selected:
-            _remember(_selected, key, _find_rows(main_table(path, written), fields, scans))
+            _remember(_selected, key, _find_rows(main_table(path, written), rows))
         _selected.move_to_end(key)
         return _selected[key]
 
@@ -181,12 +212,10 @@ def _remember(kept: OrderedDict[Hashable, Any], key: Hashable, value: Any) -> No
         kept.popitem(last=False)
 
 
-def _find_rows(table: Any, fields: tuple[int, ...], scans: tuple[int, ...] | None) -> dict[int, RowRuns]:
+def _find_rows(table: Any, chosen: RowFilter) -> dict[int, RowRuns]:
     found: dict[int, list[RowRuns]] = {}
-    for first, c in blocks(table, ("DATA_DESC_ID", "FIELD_ID", "SCAN_NUMBER", "ANTENNA1", "ANTENNA2")):
-        keep = (c["ANTENNA1"] != c["ANTENNA2"]) & np.isin(c["FIELD_ID"], fields)
-        if scans is not None:
-            keep &= np.isin(c["SCAN_NUMBER"], scans)
+    for first, c in blocks(table, ("DATA_DESC_ID", *chosen.columns)):
+        keep = chosen.keep(c)
         for description in np.unique(c["DATA_DESC_ID"][keep]):
             rows = np.flatnonzero(keep & (c["DATA_DESC_ID"] == description)) + first
             found.setdefault(int(description), []).append(RowRuns.of(rows))

@@ -13,9 +13,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pfb.io.casa_tables import Rows, cross_rows, main_table, release
-from pfb.io.metadata import SetDescription, describe
+from pfb.io.casa_tables import RowFilter, Rows, cross_rows, main_table, release
+from pfb.io.metadata import SetDescription, channel_frequencies, describe
 from pfb.io.selection import SelectedData, Selection, select
+from pfb.io.uv_range import UVRange
 from pfb.io.window import Window
 from pfb.types import Complex, Real
 
@@ -43,8 +44,10 @@ class Piece:
     path: str
     stamp: int
     data_desc_id: int
-    fields: tuple[int, ...]
-    scans: tuple[int, ...] | None
+    rows: RowFilter
+    uv: UVRange | None
+    """Lengths of baselines; the samples of others get weight zero."""
+    spw: int
     channels: tuple[tuple[int, int], ...]
     """Stored channels in ascending order of frequency, as runs (first, last); last < first where they are stored descending."""
     correlations: int
@@ -85,8 +88,9 @@ def pieces(window: Window, rows_per_piece: int | None = None, cuts: NDArray[np.i
             path=window.path,
             stamp=window.stamp,
             data_desc_id=window.data_desc_id,
-            fields=window.fields,
-            scans=window.scans,
+            rows=window.row_filter,
+            uv=window.uv,
+            spw=window.spw,
             channels=channels,
             correlations=len(window.correlations),
             data_column=window.data_column,
@@ -114,7 +118,8 @@ def read(piece: Piece, channels: slice = slice(None)) -> RawVisibilities:
     """Read the samples of a piece.
 
     Weight and visibility are zero where FLAG or FLAG_ROW is set, where visibility, weight or
-    uvw is not finite, and where the weight is not positive. Autocorrelations belong to no piece.
+    uvw is not finite, where the weight is not positive, and where the baseline is not within the range of lengths, in
+    wavelengths of the sample's own channel. Autocorrelations belong to no piece.
     Safe to call from several threads.
 
     Parameters
@@ -126,7 +131,7 @@ def read(piece: Piece, channels: slice = slice(None)) -> RawVisibilities:
         Only these are read from disk.
     """
     table = main_table(piece.path, piece.stamp)
-    rows = cross_rows(piece.path, piece.stamp, piece.fields, piece.scans)[piece.data_desc_id].take(piece.first, piece.last)
+    rows = cross_rows(piece.path, piece.stamp, piece.rows)[piece.data_desc_id].take(piece.first, piece.last)
     stored = np.concatenate([np.arange(a, b + 1) if a <= b else np.arange(a, b - 1, -1) for a, b in piece.channels])[channels]
     uvw = table.getcol("UVW", index=(rows,)).astype(np.float64)
     shape = (len(uvw), len(stored), piece.correlations)
@@ -140,6 +145,8 @@ def read(piece: Piece, channels: slice = slice(None)) -> RawVisibilities:
     bad[off] = True
     bad |= ~np.isfinite(vis)
     bad |= ~np.isfinite(weight)
+    if piece.uv is not None:
+        bad |= ~piece.uv.samples(uvw, channel_frequencies(piece.path, piece.stamp, piece.spw)[stored])[:, :, None]
     with np.errstate(invalid="ignore"):
         bad |= ~(weight > 0)
     np.copyto(vis, 0, where=bad)

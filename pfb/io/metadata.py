@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -170,6 +171,24 @@ def describe(path: str) -> SetDescription:
         columns=_columns(table),
         rows=table.nrow(),
     )
+
+
+@lru_cache(maxsize=64)
+def channel_frequencies(path: str, written: int, spw: int) -> Real:
+    """Return the (chan,) centres of a spectral window's channels in Hz, in the stored order; read once per process.
+
+    Parameters
+    ----------
+    path, written
+        As for `main_table`.
+    spw
+        Its id.
+    """
+    table = subtable(path, "SPECTRAL_WINDOW")
+    if table is None:
+        raise InputError(f"{path} has no sub-table SPECTRAL_WINDOW any more; was it changed during the run?")
+    with table:
+        return _or_empty(cells(table, "CHAN_FREQ")[spw])
 
 
 def _groups(table: Any) -> tuple[RowGroup, ...]:

@@ -1,4 +1,4 @@
-"""Which samples of measurement sets are imaged together: fields, spectral windows, scans, channels and columns."""
+"""Which samples of measurement sets are imaged together: fields, windows, scans, channels, times, baselines and columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import numpy as np
@@ -14,11 +15,10 @@ from numpy.typing import NDArray
 from pfb.errors import InputError
 from pfb.io.columns import choose_columns
 from pfb.io.metadata import FRAMES, Field, RowGroup, SetDescription, describe
-from pfb.io.window import Ranges, Window, longest_baseline, make_window, spectral_window
+from pfb.io.time_ranges import iso, parse_times
+from pfb.io.uv_range import parse_uv_range
+from pfb.io.window import Ranges, Window, first_time, longest_baseline, make_window, narrow, spectral_window
 from pfb.types import Observation
-
-SPEED_OF_LIGHT = 299792458.0
-"""In m/s."""
 
 # Radians: far below the pixels of any image, above the rounding of stored angles.
 _SAME_CENTRE = 1e-9
@@ -32,13 +32,19 @@ class Selection:
     """
 
     field: str | None = None
-    """Ids or names. Default: the only field that owns rows, or the only one observed as a target."""
+    """Ids, names, or patterns of names. Default: the only field that owns rows, or the only one observed as a target."""
     spw: str | None = None
     """Ids of spectral windows. Default: all that own rows."""
     scan: str | None = None
     """Scan numbers. Default: all."""
     chan: str | None = None
     """Channels of every spectral window, in the stored order. Default: all."""
+    time: str | None = None
+    """Ranges of UTC, ``2024-06-10T06:00:00~2024-06-10T06:10:00``. Default: all."""
+    min_uv: str | None = None
+    """The shortest baselines used, in wavelengths, or with a unit: ``300m``, ``2klambda``. Default: all."""
+    max_uv: str | None = None
+    """The longest."""
     data_column: str | None = None
     """Default: CORRECTED_DATA if it holds visibilities, else DATA."""
     weight_column: str | None = None
@@ -60,7 +66,7 @@ class SelectedData:
     dish_diameter: float
     """Median of a set's dishes, of the set with the smallest, in metres; 0 if no set says."""
     longest_baseline_wavelengths: float
-    """Largest sqrt(u^2 + v^2) of rows that are not wholly flagged, times their highest selected frequency over c."""
+    """Largest sqrt(u^2 + v^2) of rows that are not wholly flagged, at their highest selected frequency."""
     notes: tuple[str, ...]
     """What was decided by default, one sentence each."""
 
@@ -106,10 +112,10 @@ def select(paths: Sequence[str], selection: Selection) -> SelectedData:
         ra=centre.ra,
         dec=centre.dec,
         frame=centre.frame,
-        observation=_observation(sets, groups),
+        observation=_observation(sets, groups, windows if selection.time else []),
         windows=tuple(windows),
         dish_diameter=min(diameters, default=0.0),
-        longest_baseline_wavelengths=_longest_baseline_wavelengths(sets, windows, notes),
+        longest_baseline_wavelengths=_longest_baseline_wavelengths(sets, windows, selection, notes),
         notes=tuple(notes),
     )
 
@@ -122,10 +128,15 @@ def choose_groups(sets: list[SetDescription], selection: Selection, notes: list[
     fields = _choose_fields(sets, selection.field, notes)
     spws = _choose_numbers(sets, selection.spw, "--spw", [{w.id for w in d.spectral_windows} for d in sets])
     scans = _choose_numbers(sets, selection.scan, "--scan", [set(d.scans) for d in sets])
+    times = parse_times(selection.time) if selection.time is not None else ((-np.inf, np.inf),)
     groups = [
-        [g for g in d.groups if g.rows > g.autocorrelations and g.field in f and _spw(d, g) in s and g.scan in n]
+        [
+            g for g in d.groups
+            if g.rows > g.autocorrelations and g.field in f and _spw(d, g) in s and g.scan in n
+            and any(a <= g.end and g.start <= b for a, b in times)
+        ]
         for d, f, s, n in zip(sets, fields, spws, scans, strict=True)
-    ]
+    ]  # fmt: skip
     _require_rows(sets, groups, selection)
     return groups
 
@@ -203,6 +214,9 @@ def _choose_fields(sets: list[SetDescription], text: str | None, notes: list[str
         numbers = parse_ranges(item, "--field") if re.fullmatch(r"\d+(~\d+)?", item) and item not in names else []
         found = [{f.id for f in d.fields if f.name == item or any(a <= f.id <= b for a, b in numbers)} for d in sets]
         if not any(found):
+            # A pattern means the fields that own rows: a set's table of fields may list hundreds without.
+            found = [{f.id for f in d.fields if f.rows and fnmatchcase(f.name, item)} for d in sets]
+        if not any(found):
             listed = "; ".join(f"{d.path} has {_list_fields(d.fields)}" for d in sets)
             raise InputError(f"--field {item} is no id and no name of a field: {listed}; choose among those")
         chosen = [old | new for old, new in zip(chosen, found, strict=True)]
@@ -232,12 +246,23 @@ def _require_rows(sets: list[SetDescription], groups: list[list[RowGroup]], sele
     if any(groups):
         return
     paths = ", ".join(d.path for d in sets)
-    given = [f"--{name} {getattr(selection, name)}" for name in ("field", "spw", "scan") if getattr(selection, name)]
+    given = _given(selection, "field", "spw", "scan", "time")
     if all(d.rows == d.autocorrelations for d in sets):
         raise InputError(f"{paths} has no rows of two different antennas, which imaging needs; use another set")
+    observed = f" (observed {_observed(sets)})" if selection.time else ""
     raise InputError(
-        f"{' with '.join(given) or 'the default selection'} leaves no rows of {paths}, without autocorrelations; select more"
+        f"{given or 'the default selection'} leaves no rows of {paths}{observed}, without autocorrelations; select more"
     )
+
+
+def _given(selection: Selection, *names: str) -> str:
+    """Write options as the user gave them."""
+    values = [(name.replace("_", "-"), getattr(selection, name)) for name in names]
+    return " with ".join(f"--{name} {value}" for name, value in values if value is not None)
+
+
+def _observed(sets: list[SetDescription]) -> str:
+    return f"{iso(min(d.start for d in sets if d.rows))} to {iso(max(d.end for d in sets if d.rows))} UTC"
 
 
 def _common_centre(sets: list[SetDescription], groups: list[list[RowGroup]]) -> Field:
@@ -260,6 +285,8 @@ def _drafts(
     sets: list[SetDescription], groups: list[list[RowGroup]], selection: Selection, notes: list[str]
 ) -> list[list[Window]]:
     """Make the windows of each set, their columns not yet known."""
+    times = parse_times(selection.time) if selection.time is not None else None
+    uv = parse_uv_range(selection.min_uv, selection.max_uv)
     sizes = {len(spectral_window(d, g.data_desc_id).freq) for d, own in zip(sets, groups, strict=True) for g in own}
     ranges = [(0, max(sizes) - 1)] if selection.chan is None else parse_ranges(selection.chan, "--chan")
     if max(last for _, last in ranges) >= max(sizes):
@@ -274,7 +301,12 @@ def _drafts(
         _require_frequencies(d, drafts[-1], notes)
     if not any(drafts):
         raise InputError(f"--chan {selection.chan} leaves no channel of any spectral window; choose others")
-    return drafts
+    narrowed = [narrow(own, times, uv) for own in drafts]
+    if not any(w.rows for own in narrowed for w in own):
+        given = _given(selection, "field", "spw", "scan", "time", "min_uv", "max_uv")
+        paths = ", ".join(d.path for d in sets)
+        raise InputError(f"{given} leaves no rows of {paths} (observed {_observed(sets)}); pfb info lists times and baselines")
+    return [[w for w in own if w.rows] for own in narrowed]
 
 
 def _require_frequencies(d: SetDescription, windows: list[Window], notes: list[str]) -> None:
@@ -291,24 +323,29 @@ def _scans(groups: list[RowGroup]) -> tuple[int, ...]:
     return tuple(sorted({g.scan for g in groups}))
 
 
-def _observation(sets: list[SetDescription], groups: list[list[RowGroup]]) -> Observation:
+def _observation(sets: list[SetDescription], groups: list[list[RowGroup]], timed: list[Window]) -> Observation:
+    """Say what was observed; `timed` are the windows if only some times are selected, which groups do not know."""
     used = [(d, own) for d, own in zip(sets, groups, strict=True) if own]
     names = dict.fromkeys(f.name for d, own in used for f in d.fields if any(g.field == f.id for g in own))
     return Observation(
         telescope=used[0][0].telescope,
         object=", ".join(names),
         observer=used[0][0].observer,
-        start=min(g.start for _, own in used for g in own),
+        start=min(first_time(w) for w in timed) if timed else min(g.start for _, own in used for g in own),
     )
 
 
-def _longest_baseline_wavelengths(sets: list[SetDescription], windows: list[Window], notes: list[str]) -> float:
+def _longest_baseline_wavelengths(
+    sets: list[SetDescription], windows: list[Window], selection: Selection, notes: list[str]
+) -> float:
     given = {os.path.abspath(d.path): d.path for d in sets}
     longest = [(w, longest_baseline(w)) for w in windows]
-    used = [metres * float(w.freq.max()) / SPEED_OF_LIGHT for w, metres in longest if metres is not None]
+    used = [baseline.wavelengths for _, baseline in longest if baseline is not None]
+    limits = _given(selection, "min_uv", "max_uv")
+    within = f" within {limits}" if limits else ""
     if not used:
         paths = ", ".join(given[path] for path in dict.fromkeys(w.path for w in windows))
-        raise InputError(f"all selected samples of {paths} are flagged; select others or unflag some")
-    flagged = [w for w, metres in longest if metres is None]
-    notes += [f"{given[w.path]}: all selected samples of spectral window {w.spw} are flagged" for w in flagged]
+        raise InputError(f"all selected samples of {paths}{within} are flagged; select others or unflag some")
+    flagged = [w for w, baseline in longest if baseline is None]
+    notes += [f"{given[w.path]}: all selected samples of spectral window {w.spw}{within} are flagged" for w in flagged]
     return max(used)

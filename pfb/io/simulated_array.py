@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import csv
 import warnings
-from datetime import UTC, datetime
 from importlib import resources
 
 import erfa
 import numpy as np
 
 from pfb.errors import InputError
+from pfb.io import time_ranges
 from pfb.types import Real
 
 RECEIVERS = {"UHF": (544e6, 1088e6), "L": (856e6, 1712e6), "S4": (2625e6, 3500e6)}
@@ -44,11 +44,9 @@ def dishes(count: int) -> tuple[list[str], Real]:
 def mjd_seconds(utc: str) -> float:
     """Return an ISO 8601 time, UTC unless it says otherwise, in MJD seconds; raises `InputError` if it is none."""
     try:
-        time = datetime.fromisoformat(utc)
+        return time_ranges.mjd_seconds(utc)
     except ValueError as error:
         raise InputError(f"cannot read the start {utc!r}; write it as 2024-06-10T06:00:00") from error
-    time = time if time.tzinfo else time.replace(tzinfo=UTC)
-    return (time - datetime(1858, 11, 17, tzinfo=UTC)).total_seconds()
 
 
 def antenna_uvw(itrf: Real, times: Real, ra: float, dec: float) -> Real:

@@ -47,7 +47,7 @@ class TimeAxis:
 def row_columns(piece: Piece) -> RowColumns:
     """Read the columns of a piece that tell its rows apart."""
     table = main_table(piece.path, piece.stamp)
-    rows = cross_rows(piece.path, piece.stamp, piece.fields, piece.scans)[piece.data_desc_id].take(piece.first, piece.last)
+    rows = cross_rows(piece.path, piece.stamp, piece.rows)[piece.data_desc_id].take(piece.first, piece.last)
     uvw = table.getcol("UVW", index=(rows,)).astype(np.float64)
     uvw[~np.isfinite(uvw).all(axis=1)] = 0.0
     return RowColumns(uvw, *_columns(table, rows))

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfb.io.casa_tables import RowRuns, Rows, cross_rows, main_table
+from pfb.io.casa_tables import RowFilter, RowRuns, Rows, cross_rows, main_table
 from pfb.io.channels import usable_widths
 from pfb.io.metadata import RowGroup, SetDescription, SpectralWindow
+from pfb.io.uv_range import SPEED_OF_LIGHT, UVRange
 from pfb.types import Real
 
 Ranges = list[tuple[int, int]]
@@ -22,6 +23,13 @@ _CHUNK_BYTES = 128 << 20
 # Rows whose flags are looked at in turn, longest baseline first, before all flags are read instead.
 _TRIES = (64, 1024, 16384)
 _SURVEYED_BYTES = 1 << 30
+
+
+class Baseline(NamedTuple):
+    """The length of a baseline, sqrt(u^2 + v^2)."""
+
+    metres: float
+    wavelengths: float
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,6 +45,12 @@ class Window:
     fields: tuple[int, ...]
     scans: tuple[int, ...] | None
     """None: all."""
+    times: tuple[tuple[float, float], ...] | None
+    """Ranges of TIME in MJD seconds; None: all."""
+    uv: UVRange | None
+    """Lengths of the baselines whose samples are used; None: all."""
+    lengths: tuple[float, float] | None
+    """Lengths in metres of the baselines whose rows are used, which is what `uv` comes to for all windows of the set."""
     rows: int
     """Selected rows, which are cross-correlations only."""
     freq: Real
@@ -56,6 +70,11 @@ class Window:
     def shape(self) -> tuple[int, int]:
         """(channels, correlations) of a stored cell."""
         return self.stored_channels, len(self.correlations)
+
+    @property
+    def row_filter(self) -> RowFilter:
+        """Which rows of the set are used, if they have this data description."""
+        return RowFilter(self.fields, self.scans, self.times, self.lengths)
 
     @property
     def row_chunk(self) -> int:
@@ -100,6 +119,9 @@ def make_window(
         spw=description.spw,
         fields=tuple(sorted({g.field for g in groups})),
         scans=scans,
+        times=None,
+        uv=None,
+        lengths=None,
         rows=sum(g.rows - g.autocorrelations for g in groups),
         freq=spectral.freq[stored],
         width=usable_widths(spectral.freq, spectral.width)[stored],
@@ -107,6 +129,37 @@ def make_window(
         stored_channels=len(spectral.freq),
         correlations=description.correlations,
     )
+
+
+def narrow(
+    windows: Sequence[Window], times: tuple[tuple[float, float], ...] | None, uv: UVRange | None
+) -> list[Window]:
+    """Leave of the windows of a set what lies in ranges of time and of lengths of baselines; some may have no rows then.
+
+    Parameters
+    ----------
+    windows
+        From `make_window`.
+    times
+        Ranges of TIME in MJD seconds; None: all.
+    uv
+        Lengths; None: all.
+    """
+    if not windows or (times is None and uv is None):
+        return list(windows)
+    # The same rows in all windows of a set, so that a process lists them once.
+    edges = float(min(w.freq.min() for w in windows)), float(max(w.freq.max() for w in windows))
+    lengths = None if uv is None else uv.in_metres(*edges)
+    narrowed = [replace(w, times=times, uv=uv, lengths=lengths) for w in windows]
+    found = [cross_rows(w.path, w.stamp, w.row_filter) for w in narrowed]
+    return [replace(w, rows=len(f[w.data_desc_id]) if w.data_desc_id in f else 0) for w, f in zip(narrowed, found, strict=True)]
+
+
+def first_time(window: Window) -> float:
+    """Return the earliest TIME of a window's rows, MJD seconds UTC."""
+    table, runs = main_table(window.path, window.stamp), window_rows(window)
+    times = [table.getcol("TIME", index=(runs.take(a, b),)).min() for a, b in _steps(len(runs), 1 << 20)]
+    return float(min(times))
 
 
 def survey(d: SetDescription) -> tuple[Window, ...]:
@@ -131,7 +184,7 @@ def flagged_fraction(window: Window) -> tuple[float, bool]:
 
 def window_rows(window: Window) -> RowRuns:
     """Return the table rows of a window in the stored order; listed once per process."""
-    return cross_rows(window.path, window.stamp, window.fields, window.scans)[window.data_desc_id]
+    return cross_rows(window.path, window.stamp, window.row_filter)[window.data_desc_id]
 
 
 def sample_rows(window: Window, count: int) -> NDArray[np.int64]:
@@ -140,44 +193,69 @@ def sample_rows(window: Window, count: int) -> NDArray[np.int64]:
     return runs.at(np.unique(np.linspace(0, len(runs) - 1, count).astype(np.int64)))
 
 
-def longest_baseline(window: Window) -> float | None:
-    """Return the largest sqrt(u^2 + v^2), in metres, of a row with an unflagged selected sample; None if there is none.
+def longest_baseline(window: Window) -> Baseline | None:
+    """Return the longest baseline, in wavelengths, of a row with an unflagged selected sample; None if there is none.
 
-    Flags are read for a few of the longest baselines, and only where all of those are flagged for all.
+    Flags are read for a few of the longest, and only where all of those are flagged for all.
     """
+    return _extreme(window, longest=True)
+
+
+def shortest_baseline(window: Window) -> Baseline | None:
+    """Return the shortest baseline with an unflagged selected sample that has a length; see `longest_baseline`."""
+    return _extreme(window, longest=False)
+
+
+def _extreme(window: Window, longest: bool) -> Baseline | None:
     table, runs = main_table(window.path, window.stamp), window_rows(window)
-    distance = np.concatenate([_distance(table, runs.take(a, b)) for a, b in _steps(len(runs), 1 << 20)])
-    longest = np.argsort(-distance)[: np.count_nonzero(distance >= 0)]
+    parts = [_lengths(table, runs.take(a, b), window, longest) for a, b in _steps(len(runs), 1 << 20)]
+    metres, waves = np.concatenate(parts, axis=1) if parts else np.empty((2, 0))
+    usable = np.flatnonzero(waves >= 0 if longest else waves > 0)
+    order = usable[np.argsort(-waves[usable] if longest else waves[usable], kind="stable")]
     first = 0
     for count in _TRIES:
-        if first >= len(longest):
+        if first >= len(order):
             return None
-        tried = np.sort(longest[first : first + count])
+        tried = np.sort(order[first : first + count])
         good = tried[_unflagged(table, runs.at(tried), window)]
         if len(good):
-            return float(distance[good].max())
+            return _of_rows(metres, waves, good, longest)
         first += count
     good_rows = np.concatenate([_unflagged(table, runs.take(a, b), window) for a, b in _steps(len(runs), window.row_chunk)])
-    far = distance[good_rows & (distance >= 0)]
-    return float(far.max()) if len(far) else None
+    rest = order[good_rows[order]]
+    return _of_rows(metres, waves, rest, longest) if len(rest) else None
+
+
+def _of_rows(metres: Real, waves: Real, rows: NDArray[np.int64], longest: bool) -> Baseline:
+    one = rows[np.argmax(waves[rows]) if longest else np.argmin(waves[rows])]
+    return Baseline(float(metres[one]), float(waves[one]))
 
 
 def _steps(total: int, size: int) -> list[tuple[int, int]]:
     return [(a, min(a + size, total)) for a in range(0, total, size)]
 
 
-def _distance(table: Any, rows: Rows) -> Real:
-    """Return sqrt(u^2 + v^2) of rows; -1 where it is not finite or FLAG_ROW is set."""
+def _lengths(table: Any, rows: Rows, window: Window, longest: bool) -> Real:
+    """Return (2, row) sqrt(u^2 + v^2) in metres and wavelengths, at the highest or lowest selected frequency.
+
+    Both are -1 where UVW is not finite, FLAG_ROW is set, or no sample is within the range of lengths.
+    """
     uvw = table.getcol("UVW", index=(rows,))
     bad = ~np.isfinite(uvw).all(axis=1) | table.getcol("FLAG_ROW", index=(rows,)).astype(bool)
-    return np.where(bad, -1.0, np.hypot(uvw[:, 0], uvw[:, 1]))
+    metres = np.where(bad, 0.0, np.hypot(uvw[:, 0], uvw[:, 1]))
+    first, after = (window.uv or UVRange()).channels(metres, window.freq)
+    bad |= after <= first
+    at = np.where(bad, 0, after - 1 if longest else first)
+    return np.where(bad, -1.0, [metres, metres * window.freq[at] / SPEED_OF_LIGHT])
 
 
 def _unflagged(table: Any, rows: Rows, window: Window) -> NDArray[np.bool_]:
-    """Say which rows have an unflagged sample among the selected channels."""
+    """Say which rows have an unflagged sample among the selected channels, within the range of lengths."""
     low, high = int(window.channels.min()), int(window.channels.max())
-    flag = table.getcol("FLAG", index=(rows, slice(low, high + 1)))[:, window.channels - low]
-    return ~flag.astype(bool).all(axis=(1, 2))
+    flag = table.getcol("FLAG", index=(rows, slice(low, high + 1)))[:, window.channels - low].astype(bool)
+    if window.uv is not None:
+        flag |= ~window.uv.samples(table.getcol("UVW", index=(rows,)), window.freq)[:, :, None]
+    return ~flag.all(axis=(1, 2))
 
 
 def _tile_rows(table: Any, column: str, shape: tuple[int, ...]) -> int:

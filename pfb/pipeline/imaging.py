@@ -195,6 +195,7 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
     """Select the data and plan the images; tells the reporter what was decided by default."""
     chosen = Selection(
         field=config.field, spw=config.spw, scan=config.scan, chan=config.chan,
+        time=config.time, min_uv=config.min_uv, max_uv=config.max_uv,
         data_column=config.data_column, weight_column=config.weight_column,
     )  # fmt: skip
     data = select(sets, chosen)

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 
 import numpy as np
 
 from pfb.config import Imaging
-from pfb.io.metadata import STOKES, Field, SetDescription, SpectralWindow, describe
-from pfb.io.selection import SPEED_OF_LIGHT, list_ranges
-from pfb.io.window import flagged_fraction, longest_baseline, survey
+from pfb.io.metadata import STOKES, Field, RowGroup, SetDescription, SpectralWindow, describe
+from pfb.io.selection import list_ranges
+from pfb.io.time_ranges import iso
+from pfb.io.window import Baseline, flagged_fraction, longest_baseline, shortest_baseline, survey
 from pfb.pipeline.planning import LARGEST_DEFAULT, default_cell, default_npix, first_null_width
 
 ReportTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
-
-_MJD_EPOCH = datetime(1858, 11, 17)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +43,8 @@ class InfoReport:
     """Largest sqrt(u^2 + v^2) of an unflagged row in metres; None if all is flagged."""
     longest_baseline_wavelengths: float | None
     """Largest product of that, in any spectral window, with its highest frequency over c."""
+    shortest: Baseline | None
+    """Smallest that is not zero, at the lowest frequency; None if there is none."""
     suggestion: Suggestion | None
     """None if all is flagged, or no baseline has a length."""
 
@@ -58,17 +59,17 @@ class InfoReport:
             (d.path, ("", ""), self._overview()),
             ("Fields", ("id", "name", "RA", "Dec", "frame", "rows", "intent"), fields),
             ("Spectral windows", ("id", "channels", "MHz", "width kHz", "correlations", "rows", f"flagged{about}"), windows),
+            ("Scans", ("scan", "field", "spectral windows", "start UTC", "end UTC", "rows"), _scan_rows(d)),
             ("Columns", ("name", "type", "holds data"), columns),
         ]
 
     def _overview(self) -> list[tuple[str, ...]]:
         d = self.description
-        start, end = (_MJD_EPOCH + timedelta(seconds=t) for t in (d.start, d.end))
         rows: list[tuple[str, ...]] = [
             ("telescope", d.telescope),
             ("observer", d.observer),
             ("antennas", f"{d.antennas}, diameter {d.dish_diameter:g} m" if d.dish_diameter else f"{d.antennas}"),
-            ("time", f"{start:%Y-%m-%d %H:%M:%S} to {end:%Y-%m-%d %H:%M:%S} UTC" if d.rows else ""),
+            ("time", f"{iso(d.start)} to {iso(d.end)} UTC" if d.rows else ""),
             ("scans", list_ranges(d.scans)),
             ("rows", f"{d.rows}, {d.autocorrelations} of them autocorrelations"),
         ]
@@ -78,6 +79,8 @@ class InfoReport:
             return [*rows, ("longest baseline", "0 m: UVW is zero in all rows")]
         s = self.suggestion
         rows.append(("longest baseline", f"{self.longest_baseline:.0f} m, {self.longest_baseline_wavelengths:.0f} wavelengths"))
+        if self.shortest is not None:
+            rows.append(("shortest baseline", f"{self.shortest.metres:.3g} m, {self.shortest.wavelengths:.3g} wavelengths"))
         rows.append(("suggested cell", f"{s.cell:.3g} arcsec"))
         if s.npix and s.npix <= LARGEST_DEFAULT:
             rows.append(("suggested size", f"{s.npix} pixels, {s.fov:.3g} deg"))
@@ -97,15 +100,16 @@ def run(path: str) -> InfoReport:
     rows = {w.id: sum(x.rows for x in windows if x.spw == w.id) for w in d.spectral_windows}
     parts = [(w.spw, fraction * w.rows) for w, (fraction, _) in zip(windows, fractions, strict=True)]
     flagged = {spw: sum(part for owner, part in parts if owner == spw) / n for spw, n in rows.items() if n}
-    metres = [(longest_baseline(w), float(w.freq.max())) for w in windows]
-    used = [(m, m * nu / SPEED_OF_LIGHT) for m, nu in metres if m is not None]
+    used = [b for b in map(longest_baseline, windows) if b is not None]
+    shortest = [b for b in map(shortest_baseline, windows) if b is not None]
     return InfoReport(
         description=d,
         flagged=flagged,
         sampled=not all(exact for _, exact in fractions),
-        longest_baseline=max((m for m, _ in used), default=None),
-        longest_baseline_wavelengths=max((x for _, x in used), default=None),
-        suggestion=_suggest(d, max(x for _, x in used)) if used else None,
+        longest_baseline=max((b.metres for b in used), default=None),
+        longest_baseline_wavelengths=max((b.wavelengths for b in used), default=None),
+        shortest=min(shortest, key=lambda b: b.metres, default=None),
+        suggestion=_suggest(d, max(b.wavelengths for b in used)) if used else None,
     )
 
 
@@ -118,6 +122,22 @@ def _suggest(d: SetDescription, wavelengths: float) -> Suggestion | None:
         return Suggestion(cell=arcsec, fov=None, npix=None)
     fov = first_null_width(np.concatenate([w.freq for w in d.spectral_windows if w.rows]), d.dish_diameter)
     return Suggestion(cell=arcsec, fov=float(np.rad2deg(fov)), npix=default_npix(fov, cell))
+
+
+def _scan_rows(d: SetDescription) -> list[tuple[str, ...]]:
+    """Return a line for every scan of every field, in order of time."""
+    spws = {x.id: x.spw for x in d.data_descriptions}
+    parts: dict[tuple[int, int], list[RowGroup]] = {}
+    for g in d.groups:
+        parts.setdefault((g.scan, g.field), []).append(g)
+    names = {f.id: f"{f.id} ({f.name})" for f in d.fields}
+    lines: list[tuple[str, ...]] = []
+    for (scan, field), own in sorted(parts.items(), key=lambda item: min(g.start for g in item[1])):
+        # Outwards to whole seconds, so that what is shown selects the scan.
+        start, end = iso(math.floor(min(g.start for g in own))), iso(math.ceil(max(g.end for g in own)))
+        windows = list_ranges(spws[g.data_desc_id] for g in own if g.data_desc_id in spws)
+        lines.append((str(scan), names.get(field, str(field)), windows, start, end, str(sum(g.rows for g in own))))
+    return lines
 
 
 def _field_row(f: Field) -> tuple[str, ...]:

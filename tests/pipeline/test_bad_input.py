@@ -2,11 +2,13 @@
 
 import errno
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
 from astropy.io import fits
 
+from pfb.cli.paths import expand
 from pfb.graph import imaging as graphs
 from pfb.io.dataset import open_dataset
 from pfb.operators.measurement import Gridder
@@ -141,6 +143,25 @@ def test_no_set_at_all(refused, tmp_path):
 
 def test_a_set_given_twice(says, good):
     says(good, good, sentence=r"would count its samples twice; give each set once")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [(("x*.ms",), r"^nothing matches the pattern x\*\.ms; give paths of"), (("[ab].ms", "a.ms"), r"name a set twice")],
+    ids=["nothing", "twice"],
+)
+def test_patterns(says, tmp_path, monkeypatch, words, sentence):
+    monkeypatch.chdir(tmp_path)
+    small_set("a.ms", nant=3)
+    says(*words, sentence=sentence)
+
+
+def test_patterns_stand_for_the_paths_that_match_them(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("night2.ms", "night1.ms", "day.ms", "odd[1].ms", "odd1.ms"):
+        Path(name).mkdir()
+    assert expand(["day.ms", "night*.ms", "none.ms"]) == ("day.ms", "night1.ms", "night2.ms", "none.ms")
+    assert expand(["odd[1].ms"]) == ("odd[1].ms",)
 
 
 SPOILT = {

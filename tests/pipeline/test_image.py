@@ -416,6 +416,14 @@ class TestEveryOption:
         assert some == pytest.approx(weight_of(settings.samples(scan="3")), rel=1e-12)
         assert 0.4 < some / every < 0.6
 
+    @pytest.mark.parametrize(("option", "value"), [
+        ("time", "2024-06-10T06:00~06:04"), ("min_uv", "2klambda"), ("max_uv", "900m"),
+    ])  # fmt: skip
+    def test_time_min_uv_and_max_uv(self, pfb, settings, option, value):
+        some = total(settings.image(pfb, f"--{option.replace('_', '-')}", value, "--weighting", "natural"))
+        assert some == pytest.approx(weight_of(settings.samples(**{option: value})), rel=1e-12)
+        assert 0.1 < some / weight_of(settings.samples()) < 0.9
+
     def test_data_column(self, pfb, settings):
         corrected, raw = settings.image(pfb), settings.image(pfb, "--data-column", "DATA")
         np.testing.assert_array_equal(corrected.psf, raw.psf)
@@ -519,5 +527,6 @@ class TestEveryOption:
         elsewhere = {"output", *(f.name for f in fields(Resources))}
         elsewhere |= {"super_uniform", "weight_grouping", "weight_floor", "taper", "inner_taper"}  # in test_weighting
         elsewhere |= {f.name for f in fields(Averaging)}  # in test_averaging
+        elsewhere |= {"profile"}  # in test_profile
         tested = "_".join(name for name in dir(TestEveryOption) if name.startswith("test_"))
         assert [f.name for f in fields(Image) if f.name not in elsewhere and f.name not in tested] == []

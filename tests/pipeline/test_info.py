@@ -36,7 +36,13 @@ def test_the_report_says_what_is_in_the_set(tmp_path):
     assert said["antennas"] == "8, diameter 13.5 m"
     assert said["scans"] == "1~5"
     assert said["rows"] == f"{made.layout.rows}, {2 * 28 * 8} of them autocorrelations"
-    assert said["time"] == "2024-06-10 06:00:08 to 2024-06-10 06:08:40 UTC"
+    assert said["time"] == "2024-06-10T06:00:08 to 2024-06-10T06:08:40 UTC"
+    scans = table(report, "Scans")
+    assert [s["scan"] for s in scans] == list("12345")
+    assert (scans[2]["field"], scans[2]["spectral windows"], scans[2]["rows"]) == ("1 (T0413-4500)", "0~1", str(2 * 8 * 36))
+    # What is shown of a scan selects it.
+    own = select([made.path], Selection(time=f"{scans[4]['start UTC']}~{scans[4]['end UTC']}", field="1")).windows
+    assert [w.rows for w in own] == [8 * 28] * 2
     target = table(report, "Fields")[1]
     assert (target["name"], target["RA"], target["Dec"]) == ("T0413-4500", "04h13m26.40s", "-45d00m00.00s")
     assert (target["frame"], target["intent"], target["rows"]) == ("FK5", "TARGET", str(2 * 2 * 8 * 36))
@@ -59,6 +65,9 @@ def test_flags_baselines_and_grid_are_those_of_the_samples(tmp_path):
     samples = [read_window(w) for w in windows]
     longest = max(np.hypot(*uvw[(weight > 0).any(axis=(1, 2)), :2].T).max() for uvw, _, weight in samples)
     assert report.longest_baseline == pytest.approx(longest)
+    lengths = [np.hypot(*uvw[(weight > 0).any(axis=(1, 2)), :2].T) for uvw, _, weight in samples]
+    assert report.shortest.metres == pytest.approx(min(m[m > 0].min() for m in lengths))
+    assert report.shortest.wavelengths == pytest.approx(report.shortest.metres * made.layout.windows[0].freq[0] / C)
     top = made.layout.windows[1].freq[-1]
     assert report.longest_baseline_wavelengths == pytest.approx(longest * top / C)
     s = report.suggestion
