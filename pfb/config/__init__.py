@@ -202,6 +202,14 @@ class Clean(Masking, Image):
         0, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
     )
     alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
+    robust_reweight_at: str | None = option(
+        None, metavar="CYCLE,...",
+        help="weigh visibilities down that the model leaves unexplained, after so many major cycles (or when it would end)",
+    )
+    robust_nu: float | None = option(
+        None, above=0.0, metavar="NU",
+        help="degrees of freedom of the t distribution of these: few for many outliers (default: each band's most likely)",
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

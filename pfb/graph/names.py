@@ -13,7 +13,7 @@ STAGES = (
     "statistics", "cg", "pursue", "model", "slope", "reweight", "extrapolate", "psi-dot", "branch-norm", "l21-norm", "dual",
     "dual-change", "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective",
     "subtract", "residual", "variance", "interpolate", "write", "park", "resume",
-    "checkpoint", "thumbnail", "iterate", "ascend", "descend", "gate", "pick", "density", "predict",
+    "checkpoint", "thumbnail", "iterate", "ascend", "descend", "gate", "pick", "density", "predict", "factor",
 )  # fmt: skip
 """Every prefix that a key may have."""
 

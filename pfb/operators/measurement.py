@@ -72,14 +72,18 @@ class Gridder:
             image += gridding.grid_psf(part.uvw, part.freq, part.weight, shape=shape, **self.options)
         return image
 
+    def subtract(self, part: Visibilities, model: Real) -> Complex:
+        """Return visibilities less those of a model in Jy/pixel, (nx, ny): (row, chan), zero where the weight is."""
+        model = model.astype(np.float64, copy=False)
+        vis = gridding.degrid(part.uvw, part.freq, model, weight=part.weight, **self.options)
+        return np.subtract(part.vis, vis, out=vis)
+
     def residual(self, band: Sequence[Visibilities], model: Real) -> Residual:
         """Subtract a model in Jy/pixel, (nx, ny), from a band's data and grid what is left."""
-        model = model.astype(np.float64, copy=False)
         image = np.zeros(self.shape)
         variance, power = 0.0, np.zeros(chi_squared.NBIN)
         for part in band:
-            vis = gridding.degrid(part.uvw, part.freq, model, weight=part.weight, **self.options)
-            np.subtract(part.vis, vis, out=vis)
+            vis = self.subtract(part, model)
             image += gridding.grid(part.uvw, part.freq, vis, part.weight, shape=self.shape, **self.options)
             power += chi_squared.power(part.uvw, vis, part.weight)
             np.multiply(vis, part.weight, out=vis)

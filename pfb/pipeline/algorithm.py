@@ -19,11 +19,12 @@ from pfb.graph.primal_dual import UNTOUCHED
 from pfb.graph.tasks import Graph, Key
 from pfb.operators.constraints import Constraint
 from pfb.operators.measurement import Spread
-from pfb.pipeline.checkpoint import Safety, Saved
+from pfb.pipeline.checkpoint import REWEIGHTING, Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
 from pfb.pipeline.masking import Masks, masked
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Reporter
+from pfb.pipeline.robust import Robust
 from pfb.solvers.major_cycle import Cycle, Minimised, Progress, Rule, Statistics
 from pfb.solvers.primal_dual import Gate
 from pfb.types import Real
@@ -67,6 +68,8 @@ class Algorithm(ABC):
         self.state: Resident
         self._best: Resident | None = None
         self._progress: Progress
+        self.robust = Robust(run, config, engine, report)
+        self.imaged = self.robust.take_up(imaged, safety.saved)
         self._prepare()
 
     # What an algorithm is
@@ -81,6 +84,16 @@ class Algorithm(ABC):
     @abstractmethod
     def _prepare(self) -> None:
         """Make what all cycles need, and the first state; takes up a checkpoint if there is one to go on from."""
+
+    @abstractmethod
+    def _reweighed(self, names: Names) -> None:
+        """Make anew what depends on the weights, from `imaged`, whose dirty images and PSFs it drops.
+
+        Parameters
+        ----------
+        names : Names
+            Of what is made.
+        """
 
     @abstractmethod
     def rule(self) -> Rule:
@@ -142,6 +155,17 @@ class Algorithm(ABC):
         self.state = Resident(self.state.models, residuals, [spread.power for spread in found])
         return self._statistics(names)._replace(noise=noise)
 
+    def may_reweigh(self, progress: Progress) -> bool:
+        """Whether outliers are to be weighed down now."""
+        return self.robust.due(len(progress.history), progress.reweightings, bool(progress.reason))
+
+    def reweigh(self, progress: Progress) -> Statistics:
+        """Weigh outliers down by the residual of the present model, and make anew what depends on the weights."""
+        count = progress.reweightings + 1
+        self.imaged = self.robust.renew(self.imaged, self.state.models, count)
+        self._reweighed(self.run.names.within("reweighed", count))
+        return self.measure()
+
     def keep(self) -> None:
         """Remember the present model and residual."""
         before, self._best = self._best, self.state
@@ -179,7 +203,8 @@ class Algorithm(ABC):
         if safety.due(iterations):
             arrays = {
                 "model": self.state.models, "residual": self.state.residuals,
-                "best-model": best.models, "best-residual": best.residuals, "mask": self.masks.saved, **arrays,
+                "best-model": best.models, "best-residual": best.residuals, "mask": self.masks.saved,
+                REWEIGHTING: self.robust.models, **arrays,
             }  # fmt: skip
             safety.save(self.engine, self.run.names, iterations, progress, gate, self.blocks, arrays)
         if safety.stopping() and not progress.reason:
@@ -205,7 +230,7 @@ class Algorithm(ABC):
 
     def _release(self, keys: list[Key]) -> None:
         """Drop keys unless they belong to the present or the best state."""
-        held = set(self.state.models + self.state.residuals)
+        held = set(self.state.models + self.state.residuals + self.robust.models)
         if self._best is not None:
             held |= set(self._best.models + self._best.residuals)
         self.engine.drop(key for key in keys if key not in held)

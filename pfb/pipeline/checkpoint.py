@@ -34,6 +34,9 @@ MAY_CHANGE = (
 )  # fmt: skip
 """Options that a run may be gone on with other than it was begun; all others decide what the next iteration does."""
 
+REWEIGHTING = "reweighting"
+"""Name of the models that weights were renewed with."""
+
 
 @dataclass(frozen=True)
 class Saved:
@@ -54,15 +57,19 @@ class Saved:
         return f"{cycles} and {more} iterations of the next" if more else cycles
 
     def load(self, graph: Graph, names: Names) -> dict[str, list[Key]]:
-        """Add tasks that read the arrays; returns their keys. What is in one file has one key."""
+        """Add tasks that read the arrays; returns their keys. What is in one file has one key.
+
+        What weights were renewed with is left out: it is needed before all others, see `pfb.pipeline.robust`.
+        """
         found: dict[str, Key] = {}
-        for i, (kind, files) in enumerate(self.files.items()):
+        wanted = {kind: files for kind, files in self.files.items() if kind != REWEIGHTING}
+        for i, (kind, files) in enumerate(wanted.items()):
             for index, path in enumerate(files):
                 if path not in found:
                     # Blocks of the dual are counted band by band, basis by basis.
                     own = index % len(self.blocks.bands) if kind == "dual" else index
                     found[path] = add(graph, names.key("resume", i, index, own), read_array, path)
-        return {kind: [found[path] for path in files] for kind, files in self.files.items()}
+        return {kind: [found[path] for path in files] for kind, files in wanted.items()}
 
 
 class Safety:
@@ -161,7 +168,8 @@ class Safety:
         told = manifest["progress"]
         start, last, best = (Statistics(*told[name]) for name in ("start", "last", "best"))
         history = tuple(Cycle(*line) for line in told["history"])
-        progress = Progress(start, last, best, history, told["threshold"], told["rises"], told["reason"])
+        rest = (told[name] for name in ("threshold", "rises", "reason", "reweightings"))
+        progress = Progress(start, last, best, history, *rest)
         files = {kind: [str(folder / name) for name in names] for kind, names in manifest["arrays"].items()}
         self._at = manifest["iterations"]
         return Saved(progress, Gate(*manifest["gate"]), Blocks(**manifest["blocks"]), files)

@@ -11,6 +11,7 @@ from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph
 from pfb.io import dataset
+from pfb.kernels.chi_squared import Expected
 from pfb.pipeline.algorithm import Algorithm
 from pfb.pipeline.algorithms import ALGORITHMS
 from pfb.pipeline.checkpoint import Safety
@@ -19,6 +20,7 @@ from pfb.pipeline.masking import require_mask
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.products import Images
 from pfb.pipeline.reporting import Reporter
+from pfb.pipeline.robust import cycles
 from pfb.pipeline.verdict import judge
 from pfb.solvers.major_cycle import Cycle, Outcome
 from pfb.solvers.major_cycle import run as run_major_cycles
@@ -64,7 +66,7 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
             power = algorithm.power()
             store(state, algorithm, report)
             dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})
-            state.inspections.append(partial(self_check, power, state, report))
+            state.inspections.append(partial(self_check, algorithm.imaged.expected, power, state, report))
     except BaseException as error:
         if safety.checkpoints.exists() and not isinstance(error, InputError | Stopped):
             report.message(f"{safety.checkpoints.path} holds what was done: go on with --resume")
@@ -75,12 +77,15 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
 def prepare(config: Clean, report: Reporter, plan: Plan) -> Mapping[str, Any]:
     """Check the options that need the planned images, and return what the dataset has of them."""
     require_mask(config, plan.geometry, report)
+    cycles(config)  # refuses here what it would when the images have been made
     return ALGORITHMS["sara"].layout(config, plan)
 
 
-def self_check(power: Sequence[Real], state: Opened, report: Reporter, images: Images) -> dict[str, str]:
+def self_check(
+    expected: Sequence[Expected], power: Sequence[Real], state: Opened, report: Reporter, images: Images
+) -> dict[str, str]:
     """Judge the result, warn of what is off, and note it in the dataset; returns lines for the summary."""
-    verdict = judge(images, state.imaged.expected, power)
+    verdict = judge(images, expected, power)
     if verdict is None:
         return {}
     for warning in verdict.warnings:
@@ -108,7 +113,7 @@ def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
 
 def store(state: Opened, algorithm: Algorithm, report: Reporter) -> None:
     """Write model, residual and what else the algorithm has of every band, each from where it lives."""
-    run_, imaged, engine = state.run, state.imaged, state.engine
+    run_, imaged, engine = state.run, algorithm.imaged, state.engine
     names = run_.names
     graph: Graph = {}
     models = algorithm.state.models

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pfb.config import Image
+from pfb.config import Clean, Image
 from pfb.errors import InputError
 from pfb.graph import chi_squared, imaging
 from pfb.graph.engine import Engine
@@ -80,6 +81,8 @@ class Imaged:
     """Effective frequency of every band in Hz, with data or without."""
     expected: list[Expected]
     """What noise comes to in every band with data."""
+    natural: list[Key]
+    """Visibilities with natural weights; only where weights are going to be renewed."""
 
 
 class Opened(NamedTuple):
@@ -249,7 +252,7 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     noise = chi_squared.expectations(graph, names, loaded, weighed)
     run_stage(engine, report, "weight", graph, weighed + sums + flat + noise)
     totals, expected = engine.fetch(sums), engine.fetch(noise)
-    engine.drop(loaded + sums + noise)
+    engine.drop(sums + noise)
 
     active = require_data(run.data, planned, config, [own.wsum for own in totals])
     _warn_of_zeros(run, report, engine.fetch(flat))
@@ -261,28 +264,64 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
                 "its images are blank and its model is interpolated"
             )
     report.message(cost(config, totals, expected))
-    freq = [own.freq if own.wsum > 0 else band.freq for band, own in zip(planned.bands, totals, strict=True)]
-    wsums = [own.wsum for own in totals]
-    dataset.write(run.store, "freq", None, np.array(freq))
-    dataset.write(run.store, "wsum", None, np.array(wsums))
-    dataset.write(run.store, "thermal", None, np.array([thermal(*own) for own in zip(totals, expected, strict=True)]))
-
-    graph = {}
-    used = [weighed[i] for i in active]
     engine.narrow(active)
-    engine.drop(weighed[i] for i in range(len(weighed)) if i not in active)
-    dirty = imaging.dirty(graph, names, used, run.gridder)
-    psfs = imaging.psf(graph, names, used, run.gridder, planned.psf_shape)
-    beams = [add(graph, names.key("beam", v), fit, ref(key), planned.geometry.cell) for v, key in enumerate(psfs)]
+    engine.drop(key for i, keys in enumerate(zip(weighed, loaded, strict=True)) for key in keys if i not in active)
+    used, natural = ([keys[i] for i in active] for keys in (weighed, loaded))
+    if not (isinstance(config, Clean) and config.robust_reweight_at):
+        engine.drop(natural)
+        natural = []
+    expected = [expected[i] for i in active]
+    weights = record_weights(run, active, [totals[i] for i in active], expected)
+    dirty, psfs = grid_images(run, active, used, names, engine, report)
+    return Imaged(active, used, dirty, psfs, *weights, expected, natural)
+
+
+class Weights(NamedTuple):
+    """What the weights of a run come to, see `Imaged`."""
+
+    total: float
+    wsum: list[float]
+    freq: list[float]
+
+
+def record_weights(run: Run, bands: Sequence[int], sums: Sequence[imaging.Sums], expected: Sequence[Expected]) -> Weights:
+    """Write what is known of the weights of every band to the store, and return it.
+
+    Parameters
+    ----------
+    run : Run
+        What is imaged.
+    bands : sequence of int
+        Numbers of the bands with data.
+    sums, expected
+        Of those.
+    """
+    known = dict(zip(bands, zip(sums, expected, strict=True), strict=True))
+    wsum = [known[band.index][0].wsum if band.index in known else 0.0 for band in run.plan.bands]
+    freq = [known[band.index][0].freq if band.index in known else band.freq for band in run.plan.bands]
+    noise = [thermal(*known[band.index]) if band.index in known else math.nan for band in run.plan.bands]
+    for name, values in (("wsum", wsum), ("freq", freq), ("thermal", noise)):
+        dataset.write(run.store, name, None, np.array(values))
+    return Weights(float(sum(wsum)), wsum, freq)
+
+
+def grid_images(
+    run: Run, bands: Sequence[int], visibilities: list[Key], names: Names, engine: Engine, report: Reporter
+) -> tuple[list[Key], list[Key]]:
+    """Make dirty images, PSFs and beams of the bands with data, and write them to the store; returns keys of the first two."""
+    graph: Graph = {}
+    dirty = imaging.dirty(graph, names, visibilities, run.gridder)
+    psfs = imaging.psf(graph, names, visibilities, run.gridder, run.plan.psf_shape)
+    beams = [add(graph, names.key("beam", v), fit, ref(key), run.gridder.cell) for v, key in enumerate(psfs)]
     writes = [write(graph, names, run.store, variable, band, v, key)
               for variable, keys in (("dirty", dirty), ("psf", psfs), ("beam", beams))
-              for v, (band, key) in enumerate(zip(active, keys, strict=True))]  # fmt: skip
+              for v, (band, key) in enumerate(zip(bands, keys, strict=True))]  # fmt: skip
     run_stage(engine, report, "grid", graph, dirty + psfs + beams + writes)
-    for index, beam in zip(active, engine.fetch(beams), strict=True):
+    for index, beam in zip(bands, engine.fetch(beams), strict=True):
         if np.isnan(beam).any():
             report.warning(f"the PSF of band {index} has no main lobe to fit a beam to: it is left out of restored images")
     engine.drop(beams + writes)
-    return Imaged(active, used, dirty, psfs, float(sum(wsums)), wsums, freq, [expected[i] for i in active])
+    return dirty, psfs
 
 
 def require_data(data: SelectedData, planned: Plan, config: Image, wsums: Sequence[float]) -> list[int]:

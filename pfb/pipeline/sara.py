@@ -15,7 +15,7 @@ from pfb.graph import imaging
 from pfb.graph.blocks import Blocks, flat, relaid, rows_of
 from pfb.graph.coarsening import Bundles, unpacked
 from pfb.graph.grain import Grain, lay_out
-from pfb.graph.names import stage_of
+from pfb.graph.names import Names, stage_of
 from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, unchanged
 from pfb.operators.regularisers import JointPrior
@@ -44,32 +44,49 @@ class Sara(Algorithm):
 
     def _prepare(self) -> None:
         """Make the Hessians, the mask and the first model, whose residual is yet to be made."""
-        config, names, engine, imaged = self.config, self.run.names, self.engine, self.imaged
-        gridder = self.run.gridder
         self.dual: list[list[Key]] | None = None
         self._bounds: list[Key] | None = None
         self._weights: list[Key] | None = None
         # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
-        self._shift = SHIFT / len(imaged.bands)
+        self._shift = SHIFT / len(self.imaged.bands)
         # A minimisation that a checkpoint has interrupted: its last images, those before, and its gate.
         self._midway: tuple[list[Key], list[Key], Gate] | None = None
+        self.hessians: list[Key] = []
+        self.convolutions: list[Key] = []
+        self.preconditioners: list[Key] = []
+        self._curve(self.run.names)
+        self.masks.prepare(self.imaged.psf, self.imaged.total)
+        if self.safety.saved is None:
+            self.state = Resident(self._pursue(), list(self.imaged.dirty))
+        else:
+            self._take_up(self.safety.saved)
+            self.engine.drop(self.imaged.dirty)
+        self.engine.drop(self.imaged.psf)
+        self._precondition(self.run.names)
+
+    def _reweighed(self, names: Names) -> None:
+        self.engine.drop(self.hessians + self.convolutions + self.preconditioners)
+        self._curve(names)
+        self.engine.drop(self.imaged.dirty + self.imaged.psf)
+        self._precondition(names)
+
+    def _curve(self, names: Names) -> None:
+        """Make the Hessians and convolutions of the weights that there are."""
+        config, imaged, gridder = self.config, self.imaged, self.run.gridder
         graph: Graph = {}
         self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.total, config.eta)
         self.convolutions = imaging.convolutions(
             graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads, self.dictionary.dtype
         )
-        keep = self.hessians + self.convolutions
-        run_stage(engine, self.report, "hessian", graph, keep)
-        self.masks.prepare(imaged.psf, imaged.total)
-        if self.safety.saved is None:
-            self.state = Resident(self._pursue(), list(imaged.dirty))
-        else:
-            self._take_up(self.safety.saved)
-            engine.drop(imaged.dirty)
-        engine.drop(imaged.psf)
-        graph = {}
-        self.preconditioners = imaging.preconditioners(graph, names, self.convolutions, self.hessians, config.gamma, self._shift)
-        run_stage(engine, self.report, "precondition", graph, self.preconditioners)
+        run_stage(self.engine, self.report, "hessian", graph, self.hessians + self.convolutions)
+
+    def _precondition(self, names: Names) -> None:
+        """Make the preconditioners of the Hessians that there are."""
+        graph: Graph = {}
+        self.preconditioners = imaging.preconditioners(
+            graph, names, self.convolutions, self.hessians, self.config.gamma, self._shift
+        )
+        run_stage(self.engine, self.report, "precondition", graph, self.preconditioners)
         self._gather()
 
     def _lay_out(self) -> tuple[Grain, Blocks]:

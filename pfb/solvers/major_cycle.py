@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import NamedTuple, Protocol
 
@@ -45,6 +45,13 @@ class Progress:
     """Cycles in a row, up to the last, in which rms and peak have risen."""
     reason: str = ""
     """How the iteration ended, see `Outcome`; empty if it has not."""
+    reweightings: int = 0
+    """How often the weights of the data have been renewed."""
+
+    def renewed(self, fresh: Statistics) -> Progress:
+        """Return what is known once the weights are others, and with them the residual: nothing before compares with it."""
+        count = self.reweightings + 1
+        return replace(self, start=fresh, last=fresh, best=fresh, rises=0, reason="", reweightings=count)
 
     @classmethod
     def begin(cls, start: Statistics) -> Progress:
@@ -61,6 +68,14 @@ class Steps(Protocol):
 
     def measure(self) -> Statistics:
         """Make the exact residual of the model."""
+        ...
+
+    def may_reweigh(self, progress: Progress) -> bool:
+        """Whether the weights of the data shall be renewed before the next cycle, or instead of ending."""
+        ...
+
+    def reweigh(self, progress: Progress) -> Statistics:
+        """Renew the weights of the data and make the exact residual of the model with them."""
         ...
 
     def keep(self) -> None:
@@ -240,6 +255,9 @@ def run(steps: Steps, progress: Progress, rule: Rule, report: Callable[[Cycle], 
     After a second cycle in a row in which rms and peak of the residual have risen above those before and above those at
     the start the run stops. Then, and if the last cycle was such a one, the best model is taken up again.
 
+    Between two cycles the weights of the data may be renewed. What comes after is a new problem: no residual of before
+    is compared with, and a run that would have ended goes on.
+
     Parameters
     ----------
     steps : Steps
@@ -262,6 +280,11 @@ def run(steps: Steps, progress: Progress, rule: Rule, report: Callable[[Cycle], 
     while not progress.reason and len(progress.history) < rule.maxit:
         progress = advance(steps, progress, rule)
         report(progress.history[-1])
+        if progress.reason != "diverged" and len(progress.history) < rule.maxit and steps.may_reweigh(progress):
+            if progress.rises:
+                steps.revert()
+            progress = progress.renewed(steps.reweigh(progress))
+            steps.keep()
         steps.save(progress)
     if progress.rises:
         steps.revert()
@@ -297,4 +320,4 @@ def advance(steps: Steps, progress: Progress, rule: Rule) -> Progress:
         cycle, last.peak, last.rms, last.noise, reached, done.objective, done.iterations, done.change, monotonic() - began
     )
     best = last if better else progress.best
-    return Progress(progress.start, last, best, (*progress.history, line), reached, rises, reason)
+    return Progress(progress.start, last, best, (*progress.history, line), reached, rises, reason, progress.reweightings)
