@@ -41,6 +41,9 @@ MANY, CONVOLUTIONS = 0.05, 45
 SAMPLE = 24 + 40
 """Bytes of a sample: visibility and weight; coordinates and work of the products with the Hessian."""
 
+RENEWED = 16
+"""Bytes of a sample more if its weight may be renewed: its natural weight, and the imaging weight that the run began with."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
@@ -121,7 +124,12 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence
     # Model, slope, three states and what is between them; images of every basis; two duals; the spectrum of a convolution.
     spectrum = 8 * plan.geometry.nx * plan.psf_shape[1] // 2
     iteration = resident + (7 + nbasis) * image + 8 * nband * pixels + 2 * dual + busy * spectrum
-    return {"primal-dual": iteration, "residual": residual}
+    if config.robust_reweight_at is None:
+        return {"primal-dual": iteration, "residual": residual}
+    # The model that weights were renewed with stays.
+    more = RENEWED * sum(largest) + image
+    again = data + 3 * image + 8 * nband * (3 * pixels + padded) + dual + busy * GRIDDING * padded
+    return {"primal-dual": iteration + more, "residual": residual + more, "reweigh": again + more}
 
 
 def _joined(config: Clean, dictionary: Dictionary, nworker: int, nband: int) -> int:

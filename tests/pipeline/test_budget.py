@@ -43,6 +43,15 @@ def test_more_of_anything_needs_more(observed):
     assert set(needs(observed, kind=Image).stages) == {"grid", "products"}
 
 
+def test_weights_that_are_renewed_need_more(observed, monkeypatch):
+    monkeypatch.setattr(module, "samples_of", lambda plan, band: 10_000_000)
+    plain, robust = (needs(observed, nband=4, robust_reweight_at=at) for at in (None, "2"))
+    assert set(robust.stages) == set(plain.stages) | {"reweigh"}
+    for stage in ("primal-dual", "residual"):
+        # The model of every band in single precision stays as well.
+        assert robust.stages[stage] - plain.stages[stage] == 40_000_000 * 16 + 4 * 4 * 1000**2
+
+
 def test_samples_are_counted_band_by_band(observed):
     """Three baselines, seven or eight times, two channels of four bands."""
     made, _ = planned(observed, nband=4)

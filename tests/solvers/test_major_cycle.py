@@ -11,11 +11,12 @@ START = Statistics(rms=1.0, peak=10.0)
 class Scripted:
     """Steps whose residuals and changes are given; remembers what was asked of it."""
 
-    def __init__(self, residuals, changes=None):
+    def __init__(self, residuals, changes=None, reweighed=None):
         self.residuals = [Statistics(*pair) for pair in residuals]
         self.changes = [1.0] * len(residuals) if changes is None else changes
         self.model = self.best = -1  # the number of the cycle that made it
         self.asked, self.log, self.saved = [], [], []
+        self.reweighed = dict(reweighed or {})  # the residual with new weights, by the cycles that are done
 
     def minimise(self, cycle, threshold):
         self.asked.append((cycle, threshold))
@@ -26,6 +27,13 @@ class Scripted:
     def measure(self):
         self.log.append("measure")
         return self.residuals[self.model]
+
+    def may_reweigh(self, progress):
+        return len(progress.history) in self.reweighed
+
+    def reweigh(self, progress):
+        self.log.append(f"reweigh {self.model}")
+        return Statistics(*self.reweighed[len(progress.history)])
 
     def keep(self):
         self.log.append("keep")
@@ -241,3 +249,51 @@ def test_a_cycle_that_rises_is_reported_as_it_was():
     told = []
     run(Scripted([(2.0, 20.0)] * 2), Progress.begin(START), Options(maxit=2, tol=0.0, rmsfactor=1.0), told.append)
     assert [cycle.rms for cycle in told] == [2.0, 2.0]
+
+
+# Weights that are renewed
+
+
+def test_the_threshold_follows_the_residual_with_the_new_weights():
+    steps = Scripted(falling(3), reweighed={1: (7.0, 70.0)})
+    go(steps)
+    assert steps.thresholds == [2.0, 14.0, 0.5]
+    assert [progress.reweightings for progress in steps.saved] == [0, 1, 1, 1]
+    assert steps.saved[1].start == steps.saved[1].best == Statistics(7.0, 70.0)
+    assert steps.log[:6] == ["keep", "minimise", "measure", "keep", "reweigh 0", "keep"]
+
+
+@pytest.mark.parametrize("changes", [[1.0, 9e-4, 1.0], [9e-4, 9e-4, 1.0]])
+def test_a_run_that_would_end_goes_on_with_new_weights(changes):
+    ended = changes.index(9e-4) + 1
+    steps = Scripted(falling(3), changes=changes, reweighed={ended: (7.0, 70.0)})
+    outcome = go(steps, fall=0.0, rmsfactor=20.0)
+    assert outcome.history[ended - 1].change < 1e-3
+    assert len(outcome.history) > ended
+
+
+def test_weights_are_not_renewed_for_no_cycle_to_come():
+    steps = Scripted(falling(2), reweighed={2: (7.0, 70.0)})
+    assert go(steps).reason == "maxit"
+    assert not any(line.startswith("reweigh") for line in steps.log)
+
+
+def test_weights_are_renewed_with_the_best_model():
+    steps = Scripted([(0.5, 5), (20.0, 200), (0.3, 3)], reweighed={2: (7.0, 70.0)})
+    go(steps)
+    assert steps.log[-6:] == ["revert", "reweigh 0", "keep", "minimise", "measure", "keep"]
+    assert steps.saved[2].rises == 0
+
+
+def test_residuals_are_not_compared_across_new_weights():
+    """Twice higher than before, but the first time the weights are others."""
+    steps = Scripted([(0.5, 5), (0.4, 4), (20.0, 200), (0.2, 2)], reweighed={2: (10.0, 100.0)})
+    outcome = go(steps)
+    assert (outcome.reason, len(outcome.history)) == ("maxit", 4)
+    assert steps.saved[3].rises == 1
+
+
+def test_a_run_that_diverges_is_not_saved_by_new_weights():
+    steps = Scripted([(0.5, 5), (20.0, 200), (30.0, 300), (0.2, 2)], reweighed={3: (1.0, 10.0)})
+    assert go(steps).reason == "diverged"
+    assert "revert" in steps.log
