@@ -128,7 +128,7 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence
         return {"primal-dual": iteration, "residual": residual}
     # The model that weights were renewed with stays.
     more = RENEWED * sum(largest) + image
-    again = data + 3 * image + 8 * nband * (3 * pixels + padded) + dual + busy * GRIDDING * padded
+    again = resident + 3 * image + 8 * nband * (3 * pixels + padded) + dual + busy * GRIDDING * padded
     return {"primal-dual": iteration + more, "residual": residual + more, "reweigh": again + more}
 
 
