@@ -112,7 +112,7 @@ def score(model: Model, sky: Sequence[Component], beam: float = BEAM) -> Score:
 
 def read_dataset(path: str) -> Model:
     """Read the model of a finished `pfb clean`."""
-    ds = dataset.open_dataset(path, needs="clean")
+    ds = dataset.open_dataset(path, needs="clean").sel(stokes="I")
     return Model(dataset.geometry(ds), [band.freq for band in dataset.bands(ds)], ds["model"].values)
 
 

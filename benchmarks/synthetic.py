@@ -118,14 +118,14 @@ def configure(arguments: Sequence[str], output: str, options: Mapping[str, Any] 
 
 def residual_rms(path: str) -> float:
     """Return the rms of the MFS residual of a dataset in Jy/beam."""
-    ds = dataset.open_dataset(path, needs="clean")
+    ds = dataset.open_dataset(path, needs="clean").sel(stokes="I")
     image: Real = ds["residual"].sum("band", skipna=True).values / float(ds["wsum"].sum())
     return float(image.std())
 
 
 def expected_noise(path: str) -> float:
     """Return the thermal noise of the MFS image of a dataset in Jy/beam, by its weights."""
-    ds = dataset.open_dataset(path)
+    ds = dataset.open_dataset(path).sel(stokes="I")
     wsum, noise = (ds[name].values[ds["wsum"].values > 0] for name in ("wsum", "thermal"))
     return float(np.linalg.norm(wsum * noise) / wsum.sum())
 

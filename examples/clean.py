@@ -67,7 +67,7 @@ def fluxes(store: str) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         Jy.
     """
     with xr.open_zarr(store) as ds:
-        freq, model = ds["freq"].values, ds["model"].values  # Jy/pixel, [band, x, y]
+        freq, model = ds["freq"].values, ds["model"].values[0]  # Stokes I in Jy/pixel, [band, x, y]
         cell = ds.attrs["geometry"]["cell"]
     nx, ny = model.shape[1:]
     x, y = np.ogrid[:nx, :ny]

@@ -11,6 +11,11 @@ from numpy.typing import NDArray
 Real = NDArray[np.floating[Any]]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
+CORRELATION_NAMES = {
+    1: "I", 2: "Q", 3: "U", 4: "V", 5: "RR", 6: "RL", 7: "LR", 8: "LL", 9: "XX", 10: "XY", 11: "YX", 12: "YY"
+}  # fmt: skip
+"""Names of casacore's numbers in POLARIZATION::CORR_TYPE; the first four are those of a FITS axis, too."""
+
 
 CORRELATIONS: dict[int, tuple[complex, complex, complex, complex]] = {
     1: (1, 0, 0, 0), 2: (0, 1, 0, 0), 3: (0, 0, 1, 0), 4: (0, 0, 0, 1),
@@ -75,6 +80,14 @@ class Band:
     """Upper edge of its highest channel in Hz."""
     freq: float
     """Effective frequency in Hz: the mean over its channels, weighted once the weights are known."""
+
+
+class Plane(NamedTuple):
+    """An image of a run: a Stokes product in a band."""
+
+    stokes: int
+    """Place of its product among those of the run."""
+    band: int
 
 
 class LinearOperator(Protocol):

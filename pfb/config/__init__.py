@@ -79,6 +79,9 @@ class Selection(Config):
     weight_column: str | None = option(
         None, metavar="COLUMN", help="natural weights (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)"
     )
+    stokes: str = option(
+        "I", metavar="PRODUCTS", help="Stokes products, some of I, Q, U, V, e.g. IQUV; pfb clean deconvolves them jointly"
+    )
     clip: float = option(
         0.0, minimum=0.0, maximum=0.5, metavar="FRACTION",
         help="drop this fraction of each band's strongest samples (interference)",

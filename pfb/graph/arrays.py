@@ -174,7 +174,7 @@ def synthesise(coefficients: Real, dictionary: Dictionary) -> Real:
 
 def norm(prior: JointPrior, blocks: list[Real], tile: Range) -> Real:
     """Return the norm over the bands of all blocks, of a tile of coefficients."""
-    return np.sqrt(statistic(prior, blocks, tile)[0])
+    return np.sqrt(statistic(prior, blocks, tile, 0)[0])
 
 
 def _array(graph: Graph, name: str, source: da.Array, chunks: tuple[tuple[int, ...], ...]) -> da.Array:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,9 +27,9 @@ from pfb.types import LinearOperator, Real
 
 def updates(
     graph: Graph, names: Names, hessians: Sequence[Key], residuals: Sequence[Key], start: Sequence[Key] | None,
-    total: float, tol: float, maxit: int, dtype: Any = np.float64,
+    totals: Sequence[float], tol: float, maxit: int, dtype: Any = np.float64,
 ) -> list[Key]:  # fmt: skip
-    """Solve H update = residual in every band by conjugate gradients.
+    """Solve H update = residual in every plane by conjugate gradients.
 
     Parameters
     ----------
@@ -36,15 +37,15 @@ def updates(
         Raw residuals.
     start : sequence of Key, optional
         Updates to start from; zero by default.
-    total : float
-        Sum of the weights of all bands.
+    totals : sequence of float
+        What the data term of each plane is divided by.
     tol, maxit
         Limits of the conjugate gradients.
     dtype
         Their precision.
     """
     keys = []
-    for v, (hessian, residual) in enumerate(zip(hessians, residuals, strict=True)):
+    for v, (hessian, residual, total) in enumerate(zip(hessians, residuals, totals, strict=True)):
         x0 = None if start is None else ref(start[v])
         keys.append(add(graph, names.key("cg", v), _solve, ref(hessian), ref(residual), x0, total, tol, maxit, dtype))
     return keys
@@ -57,58 +58,92 @@ SUBTRACTIONS = 1000
 """At most, for the first model."""
 
 
-def pursue(
-    graph: Graph, names: Names, dirty: Sequence[Key], psfs: Sequence[Key], mask: Key | None, *,
-    total: float, depth: float, positive: bool, dtype: Any = np.float64,
-) -> tuple[Key, list[Key]]:  # fmt: skip
-    """Make the first model: point sources found in the MFS image, with the flux that each band has there.
+@dataclass(frozen=True)
+class Pursuit:
+    """How the first model of a Stokes product is found.
 
     Parameters
     ----------
-    dirty, psfs : sequence of Key
-        Raw images.
-    mask : Key, optional
-        Where there may be sources.
     total : float
-        Sum of the weights of all bands.
+        Sum of the weights of all bands of the product.
     depth : float
-        Down to this fraction of the peak of the MFS image.
+        Down to this fraction of the peak of its MFS image.
     positive : bool
         The model must not be negative.
     dtype
         Of the model.
+    product : int
+        Its number, for the names.
+    """
+
+    total: float
+    depth: float
+    positive: bool = False
+    dtype: Any = np.float64
+    product: int = 0
+
+
+def pursue(
+    graph: Graph, names: Names, dirty: Mapping[int, Key], psfs: Mapping[int, Key], mask: Key | None, how: Pursuit
+) -> tuple[Key, dict[int, Key]]:
+    """Make the first model of a product: point sources found in its MFS image, with the flux that each band has there.
+
+    Parameters
+    ----------
+    dirty, psfs : mapping
+        Keys of the raw images, by the number of their plane.
+    mask : Key, optional
+        Where there may be sources.
+    how : Pursuit
+        The product.
 
     Returns
     -------
-    Key, list of Key
-        The pixels found, and the model of every band; see `pfb.kernels.cleaning`.
+    Key, dict
+        The pixels found, and the model of every plane; see `pfb.kernels.cleaning`.
     """
-    image, psf = (mfs(graph, names.within("pursue", i), list(keys), total) for i, keys in enumerate((dirty, psfs)))
-    find = partial(find_points, gain=GAIN, depth=depth, maxit=SUBTRACTIONS, positive=positive)
-    pixels = add(graph, names.key("pursue"), _find, find, ref(image), ref(psf), None if mask is None else ref(mask))
-    model = partial(_model, dtype, gain=GAIN, positive=positive)
-    models = [
-        add(graph, names.key("model", v), call, model, ref(own), ref(psf_), ref(pixels))
-        for v, (own, psf_) in enumerate(zip(dirty, psfs, strict=True))
-    ]
+    image, psf = (
+        mfs(graph, names.within("pursue", i), keys, how.total, how.product) for i, keys in enumerate((dirty, psfs))
+    )
+    find = partial(find_points, gain=GAIN, depth=how.depth, maxit=SUBTRACTIONS, positive=how.positive)
+    key = names.key("pursue", how.product, min(dirty)) if how.product else names.key("pursue")
+    pixels = add(graph, key, _find, find, ref(image), ref(psf), None if mask is None else ref(mask))
+    model = partial(_model, how.dtype, gain=GAIN, positive=how.positive)
+    models = {
+        v: add(graph, names.key("model", v), call, model, ref(own), ref(psfs[v]), ref(pixels)) for v, own in dirty.items()
+    }
     return pixels, models
 
 
-def slopes(graph: Graph, names: Names, residuals: Sequence[Key], total: float, dtype: Any = np.float64) -> list[Key]:
-    """Return the steepest descent of the data term at the present model of every band: residual / total, in Jy/beam."""
-    return [add(graph, names.key("slope", v), _slope, ref(key), total, dtype) for v, key in enumerate(residuals)]
+def slopes(
+    graph: Graph, names: Names, residuals: Sequence[Key], totals: Sequence[float], dtype: Any = np.float64
+) -> list[Key]:
+    """Return the steepest descent of the data term at the present model of every plane: residual / total, in Jy/beam."""
+    return [
+        add(graph, names.key("slope", v), _slope, ref(key), total, dtype)
+        for v, (key, total) in enumerate(zip(residuals, totals, strict=True))
+    ]
 
 
 def weights(
-    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, models: Sequence[Key], scale: float, alpha: float
-) -> list[Key]:
-    """Weights of the prior from the coefficients of the mean model, per block of bases; see `l1_weight`."""
-    mean_model = _mean(graph, names, 1, models)
+    graph: Graph, names: Names, blocks: Blocks, dictionary: Dictionary, models: Sequence[Mapping[int, Key]],
+    scales: Sequence[float], alpha: float,
+) -> list[Key]:  # fmt: skip
+    """Weights of the prior from the coefficients of the mean model of each product, per block of bases; see `l1_weight`.
+
+    Parameters
+    ----------
+    models : sequence of mappings
+        For each product the keys of its models, by the number of their plane.
+    scales : sequence of float
+        For each product what its coefficients are measured in.
+    """
+    means = [_mean(graph, names, 1 + i, own) for i, own in enumerate(models)]
     each = importance(dictionary.bases)
     return [
         add(
             graph, names.key("reweight", b), l1_weight,
-            dictionary.subset(*bases), ref(mean_model), scale, alpha, each[slice(*bases)],
+            dictionary.subset(*bases), refs(means), tuple(scales), alpha, each[slice(*bases)],
         )
         for b, bases in enumerate(blocks.bases)
     ]  # fmt: skip
@@ -134,10 +169,11 @@ def changes(graph: Graph, names: Names, new: Sequence[Key], old: Sequence[Key]) 
     return [add(graph, names.key("change", v), change, ref(a), ref(b)) for v, (a, b) in enumerate(zip(new, old, strict=True))]
 
 
-def statistics(graph: Graph, names: Names, residuals: Sequence[Key], total: float) -> tuple[Key, Key]:
-    """Rms and peak of the MFS residual, and the image itself, which stays where it is made."""
-    image = mfs(graph, names, list(residuals), total)
-    return add(graph, names.key("statistics"), _statistics, ref(image)), image
+def statistics(graph: Graph, names: Names, residuals: Mapping[int, Key], total: float, product: int = 0) -> tuple[Key, Key]:
+    """Rms and peak of the MFS residual of a product, and the image itself, which stays where it is made; see `mfs`."""
+    image = mfs(graph, names, residuals, total, product)
+    key = names.key("statistics", product, min(residuals)) if product else names.key("statistics")
+    return add(graph, key, _statistics, ref(image)), image
 
 
 def interpolate(graph: Graph, names: Names, models: Sequence[Key], freq: Sequence[float], at: float, index: int) -> Key:
@@ -182,8 +218,9 @@ def _join(blocks: list[Real], index: int) -> Real:
     return np.concatenate([block[:, index] for block in blocks])
 
 
-def _mean(graph: Graph, names: Names, index: int, images: Sequence[Key]) -> Key:
-    total = reduce_bands(graph, lambda i: names.key("mfs", index, i), list(images), np.add)
+def _mean(graph: Graph, names: Names, index: int, images: Mapping[int, Key]) -> Key:
+    places = list(images)
+    total = reduce_bands(graph, lambda i: names.key("mfs", index, places[i]), list(images.values()), np.add)
     return add(graph, names.key("mfs", index), np.divide, ref(total), len(images))
 
 

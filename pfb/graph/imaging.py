@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple
@@ -21,7 +21,7 @@ from pfb.solvers.lanczos import largest_eigenvalue, start_vector
 from pfb.types import Beam, LinearOperator, Real, Visibilities
 
 Loader = Callable[[], Any]
-Join = Callable[[Sequence[Any]], Band]
+Join = Callable[[Sequence[Any]], Sequence[Band]]
 
 MARGIN = 1.03
 """On the scale of a preconditioner, since the Lanczos method approaches it from below."""
@@ -63,7 +63,7 @@ class Weighting:
 
 
 class Sums(NamedTuple):
-    """What the weights of a band come to."""
+    """What the weights of a plane come to."""
 
     wsum: float
     """Sum of the imaging weights."""
@@ -74,60 +74,72 @@ class Sums(NamedTuple):
 
 
 def load(
-    graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]]], clip: float, join: Join = samples.join
-) -> list[Key]:
-    """Read the samples of every band.
+    graph: Graph, names: Names, loaders: Sequence[Sequence[Sequence[Loader]]], clip: float, nproduct: int = 1,
+    join: Join = samples.join,
+) -> list[Key]:  # fmt: skip
+    """Read the samples of every plane, a Stokes product in a band; a piece is read once for all products of its band.
 
     Parameters
     ----------
     graph : Graph
         Receives the tasks.
     loaders
-        ``[band][window][piece]``: callables without arguments, small when pickled. They return the parts of a piece, or
-        what `join` takes in their place.
+        ``[band][window][piece]``: callables without arguments, small when pickled. They return the parts of a piece for each
+        product, or what `join` takes in their place.
     clip : float
-        Fraction of a band's strongest samples that is dropped.
+        Fraction of a plane's strongest samples that is dropped.
+    nproduct : int
+        Stokes products.
     join : callable
-        Makes the samples of a window out of its pieces.
+        Makes the samples of a window, for each product, out of its pieces.
 
     Returns
     -------
     list of Key
-        The samples of every band.
+        The samples of every plane; the planes of a band follow each other.
     """
     keys = []
     for v, windows in enumerate(loaders):
+        first = v * nproduct
         joined = []
         for w, pieces in enumerate(windows):
-            read = [add(graph, names.key("read", w, p, v), call, piece) for p, piece in enumerate(pieces)]
-            joined.append(add(graph, names.key("read", w, v), join, refs(read)))
-        keys.append(add(graph, names.key("band", v), _band, refs(joined), clip))
+            read = [add(graph, names.key("read", w, p, first), call, piece) for p, piece in enumerate(pieces)]
+            joined.append(add(graph, names.key("read", w, first), join, refs(read)))
+        for s in range(nproduct):
+            keys.append(add(graph, names.key("band", first + s), _plane, refs(joined), s, clip))
     return keys
 
 
-def weigh(graph: Graph, names: Names, bands: list[Key], weighting: Weighting) -> list[Key]:
-    """Turn natural weights into imaging weights."""
+def weigh(graph: Graph, names: Names, bands: list[Key], weighting: Weighting, nproduct: int = 1) -> list[Key]:
+    """Turn natural weights into imaging weights; the products of a band are weighed with the same density."""
     if weighting.scheme == "natural":
         density: list[Key | None] = [None] * len(bands)
     else:
-        density = [*_density(graph, names, bands, weighting)]
+        density = [*_density(graph, names, bands, weighting, nproduct)]
     return [
         add(graph, names.key("weigh", v), _weigh, ref(key), None if own is None else ref(own), weighting)
         for v, (key, own) in enumerate(zip(bands, density, strict=True))
     ]
 
 
-def _density(graph: Graph, names: Names, bands: list[Key], weighting: Weighting) -> list[Key]:
-    """Return the key of the density that every band is divided by."""
+def _density(graph: Graph, names: Names, bands: list[Key], weighting: Weighting, nproduct: int) -> list[Key]:
+    """Return the key of the density that every plane is divided by."""
     counts = [add(graph, names.key("counts", v), _count, ref(key), weighting) for v, key in enumerate(bands)]
-    if weighting.per_band:
-        return [add(graph, names.key("density", v), _densities, ref(key), weighting) for v, key in enumerate(counts)]
-    total = reduce_bands(graph, lambda i: names.key("counts", 0, i), counts, np.add)
-    return [add(graph, names.key("density", 0), _densities, ref(total), weighting)] * len(bands)
+    together = nproduct if weighting.per_band else len(bands)
+    keys = []
+    for first in range(0, len(bands), together):
+        own = counts[first : first + together]
+        total = reduce_bands(graph, partial(_sum_of_counts, names, first), own, np.add)
+        keys += [add(graph, names.key("density", first), _densities, ref(total), weighting)] * len(own)
+    return keys
+
+
+def _sum_of_counts(names: Names, first: int, index: int) -> Key:
+    return names.key("counts", 0, first + index)
 
 
 def sums(graph: Graph, names: Names, natural: list[Key], weighed: list[Key]) -> list[Key]:
-    """Return keys of the `Sums` of every band."""
+    """Return keys of the `Sums` of every plane."""
     return [
         add(graph, names.key("statistics", v), _sums, ref(before), ref(key))
         for v, (before, key) in enumerate(zip(natural, weighed, strict=True))
@@ -162,8 +174,10 @@ def residual(
     return images, spreads
 
 
-def hessians(graph: Graph, names: Names, bands: Sequence[Key], gridder: Gridder, total: float, eta: float) -> list[Key]:
-    """Make the Hessian of every band from its weights.
+def hessians(
+    graph: Graph, names: Names, bands: Sequence[Key], gridder: Gridder, totals: Sequence[float], eta: float
+) -> list[Key]:
+    """Make the Hessian of every plane from its weights.
 
     Parameters
     ----------
@@ -171,19 +185,22 @@ def hessians(graph: Graph, names: Names, bands: Sequence[Key], gridder: Gridder,
         Visibilities.
     gridder : Gridder
         The image grid.
-    total : float
-        Sum of the weights of all bands.
+    totals : sequence of float
+        What the data term of each plane is divided by; with one product the sum of the weights of all bands.
     eta : float
         Added to the diagonal.
     """
-    return [add(graph, names.key("hessian", v), _hessian, ref(key), gridder, total, eta) for v, key in enumerate(bands)]
+    return [
+        add(graph, names.key("hessian", v), _hessian, ref(key), gridder, total, eta)
+        for v, (key, total) in enumerate(zip(bands, totals, strict=True))
+    ]
 
 
 def convolutions(
-    graph: Graph, names: Names, psfs: Sequence[Key], shape: tuple[int, int], total: float, eta: float, nthreads: int,
+    graph: Graph, names: Names, psfs: Sequence[Key], shape: tuple[int, int], totals: Sequence[float], eta: float, nthreads: int,
     dtype: Any = np.float64,
 ) -> list[Key]:  # fmt: skip
-    """Make the convolution with its PSF of every band, which approximates the Hessian at little cost.
+    """Make the convolution with its PSF of every plane, which approximates the Hessian at little cost.
 
     Parameters
     ----------
@@ -191,7 +208,7 @@ def convolutions(
         Raw PSFs.
     shape : (int, int)
         Size of the images.
-    total, eta
+    totals, eta
         As for `hessians`.
     nthreads : int
         Threads of each convolution.
@@ -200,7 +217,7 @@ def convolutions(
     """
     return [
         add(graph, names.key("convolution", v), _convolution, ref(key), shape, total, eta, nthreads, dtype)
-        for v, key in enumerate(psfs)
+        for v, (key, total) in enumerate(zip(psfs, totals, strict=True))
     ]
 
 
@@ -214,10 +231,21 @@ def preconditioners(
     ]
 
 
-def mfs(graph: Graph, names: Names, images: list[Key], total: float) -> Key:
-    """Add the raw images of all bands and divide by the sum of all weights."""
-    summed = reduce_bands(graph, lambda i: names.key("mfs", 0, i), images, np.add)
-    return add(graph, names.key("mfs", 0), np.divide, ref(summed), total)
+def mfs(graph: Graph, names: Names, images: Mapping[int, Key], total: float, product: int = 0) -> Key:
+    """Add the raw images of all bands of a product and divide by the sum of its weights.
+
+    Parameters
+    ----------
+    images : mapping
+        Their keys, by the number of their plane.
+    total : float
+        Sum of the weights.
+    product : int
+        Number of the product, for the names.
+    """
+    places = list(images)
+    summed = reduce_bands(graph, lambda i: names.key("mfs", 0, places[i]), list(images.values()), np.add)
+    return add(graph, names.key("mfs", product, places[0]) if product else names.key("mfs", 0), np.divide, ref(summed), total)
 
 
 def call(function: Callable[..., Any], *args: Any) -> Any:
@@ -225,8 +253,8 @@ def call(function: Callable[..., Any], *args: Any) -> Any:
     return function(*args)
 
 
-def _band(windows: Sequence[Band], clip: float) -> Band:
-    return samples.clip_strongest(samples.chain(windows), clip)
+def _plane(windows: Sequence[Sequence[Band]], product: int, clip: float) -> Band:
+    return samples.clip_strongest(samples.chain([products[product] for products in windows]), clip)
 
 
 def _count(band: Band, weighting_: Weighting) -> Real:

@@ -29,9 +29,9 @@ def advance(gate: Gate, changes: list[Change], duals: list[Change], tol: float) 
     return new if duals else new._replace(dual=gate.dual)
 
 
-def statistic(prior: JointPrior, blocks: list[Real], tile: tuple[int, int]) -> Real:
-    """Sum over the bands of several blocks, along the fixed tree."""
-    return prior.statistic(blocks, slice(*tile))
+def statistic(prior: JointPrior, blocks: list[Real], tile: tuple[int, int], first: int) -> Real:
+    """Sum over the bands of several blocks, the first of which is `first`, along the fixed tree."""
+    return prior.statistic(blocks, slice(*tile), first)
 
 
 def renew(
@@ -56,9 +56,9 @@ def _weighted(prior: JointPrior, weight: Real | None) -> JointPrior:
     return prior if weight is None else prior.reweighted(weight)
 
 
-def project(prior: JointPrior, v: Real, factors: list[Real]) -> Real:
-    """Project a block of coefficients, whose factors come in tiles."""
-    return prior.project(v, factors[0] if len(factors) == 1 else np.concatenate(factors, axis=-1))
+def project(prior: JointPrior, v: Real, factors: list[Real], first: int) -> Real:
+    """Project a block of coefficients of bands from `first` on, whose factors come in tiles."""
+    return prior.project(v, factors[0] if len(factors) == 1 else np.concatenate(factors, axis=-1), first)
 
 
 def gradient(hessian: LinearOperator, x: Real, before: Real, slope: Real, gamma: float) -> Real:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -81,15 +81,15 @@ class Search:
 
 
 def significant(
-    graph: Graph, names: Names, residuals: Sequence[Key], models: Sequence[Key], shares: Sequence[float],
+    graph: Graph, names: Names, residuals: Mapping[int, Key], models: Mapping[int, Key], shares: Sequence[float],
     total: float, search: Search, within: Key | None,
 ) -> tuple[Key, Key]:  # fmt: skip
     """Find what stands out of the noise in the MFS image: the residual and the model seen with the beam.
 
     Parameters
     ----------
-    residuals, models : sequence of Key
-        Raw residuals and models in Jy/pixel of the bands.
+    residuals, models : mapping
+        Keys of the raw residuals and of the models in Jy/pixel of the bands, by the number of their plane.
     shares : sequence of float
         Of every band in the sum of all weights.
     total : float
@@ -104,12 +104,13 @@ def significant(
     mask, found : Key
         (nx, ny) bool, and `Found`.
     """
-    residual = mfs(graph, names.within("residual"), list(residuals), total)
+    residual = mfs(graph, names.within("residual"), residuals, total)
     weighted = [
         add(graph, names.key("model", v), np.multiply, ref(key), share)
-        for v, (key, share) in enumerate(zip(models, shares, strict=True))
+        for (v, key), share in zip(models.items(), shares, strict=True)
     ]
-    model = reduce_bands(graph, lambda i: names.key("mfs", 0, i), weighted, np.add)
+    places = list(models)
+    model = reduce_bands(graph, lambda i: names.key("mfs", 0, places[i]), weighted, np.add)
     where = None if within is None else ref(within)
     both = add(graph, names.key("mask", 0, 0), _search, search, ref(residual), ref(model), where)
     mask, found = (add(graph, names.key("mask", i, 0), getattr, ref(both), name) for i, name in ((1, "mask"), (2, "found")))

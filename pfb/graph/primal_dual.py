@@ -90,6 +90,8 @@ class PrimalDual:
         What is one task. With blocks of iterations everything is on the worker of the first band.
     lanes : int
         Threads of a worker, if what it does is to be cut by them.
+    products : str
+        The Stokes product of every band, which here is any plane: a product in a band. I by default.
     """
 
     names: Names
@@ -105,6 +107,11 @@ class PrimalDual:
     owners: tuple[int, ...] = ()
     grain: Grain = Grain.STEP
     lanes: int = 1
+    products: str = ""
+
+    def constraint_of(self, band: int) -> Constraint:
+        """Return what the images of a band must obey."""
+        return self.constraint.of(self.products[band]) if self.products else self.constraint
 
     def owner(self, block: int) -> int:
         """Return the worker that a block of bands lives on."""
@@ -262,12 +269,11 @@ class PrimalDual:
         """Add the images after the last iteration, as the constraint wants them; returns their keys."""
         images = self.primal(iteration)
         models = [self.names.key("model", v) for v in range(len(images))]
-        signs = []
-        if self.constraint.joint:
-            signs = [add(graph, self.names.key("negative", v), np.less, ref(key), 0) for v, key in enumerate(images)]
-        for model, image in zip(models, images, strict=True):
+        joint = [v for v in range(len(images)) if self.constraint_of(v).joint]
+        signs = [add(graph, self.names.key("negative", v), np.less, ref(images[v]), 0) for v in joint]
+        for v, (model, image) in enumerate(zip(models, images, strict=True)):
             if self.constraint.active:
-                add(graph, model, obey, self.constraint, ref(image), _optional(mask), refs(signs))
+                add(graph, model, obey, self.constraint_of(v), ref(image), _optional(mask), refs(signs))
             else:
                 add(graph, model, unchanged, ref(image))
         return models
@@ -317,13 +323,14 @@ class PrimalDual:
                 sums = [self._branch(graph, own, k, (b, t), part, tile) for part in parts]
                 add(graph, key, gated, gate, SKIPPED, join, self.prior, refs(sums), nest, tile, self.radius, weight)
             factors.append(key)
-        for old, new, v in zip(self.dual(k)[b], self.dual(k + 1)[b], ascended, strict=True):
-            add(graph, new, gated, gate, ref(old), project, self.prior, ref(v), refs(factors))
+        for old, new, v, (first, _) in zip(self.dual(k)[b], self.dual(k + 1)[b], ascended, self.blocks.bands, strict=True):
+            add(graph, new, gated, gate, ref(old), project, self.prior, ref(v), refs(factors), first)
 
     def _branch(self, graph: Graph, gate: Any, k: int, index: tuple[int, int], part: tuple[int, int], tile: Any) -> Key:
         members = [self._key("psi-dot", k, index[0], v) for v in range(*part)]
         key = self._key("branch-norm", k, *index, part[0])
-        return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile)
+        first = self.blocks.bands[part[0]][0]
+        return add(graph, key, gated, gate, SKIPPED, statistic, self.prior, refs(members), tile, first)
 
     def _constrain(self, graph: Graph, gates: tuple[Any, Any], k: int, images: list[Key], mask: Key | None) -> None:
         gate, own = gates
@@ -336,14 +343,10 @@ class PrimalDual:
             )
             for v, (bound, image) in enumerate(zip(self.bounds(k), images, strict=True))
         ]  # fmt: skip
-        signs = []
-        if self.constraint.joint:
-            signs = [
-                add(graph, self._key("negative", k, v), gated, own, SKIPPED, np.less, ref(key), 0)
-                for v, key in enumerate(pressed)
-            ]
-        for old, new, key in zip(self.bounds(k), self.bounds(k + 1), pressed, strict=True):
-            add(graph, new, gated, gate, ref(old), self.constraint.polar, ref(key), _optional(mask), refs(signs))
+        joint = [v for v in range(len(pressed)) if self.constraint_of(v).joint]
+        signs = [add(graph, self._key("negative", k, v), gated, own, SKIPPED, np.less, ref(pressed[v]), 0) for v in joint]
+        for v, (old, new, key) in enumerate(zip(self.bounds(k), self.bounds(k + 1), pressed, strict=True)):
+            add(graph, new, gated, gate, ref(old), self.constraint_of(v).polar, ref(key), _optional(mask), refs(signs))
 
     def _descend(self, graph: Graph, gate: Any, k: int, data: Data, parts: list[Dictionary]) -> None:
         for b, (row, part) in enumerate(zip(self.dual(k + 1), parts, strict=True)):

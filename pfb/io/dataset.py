@@ -1,7 +1,7 @@
 """The dataset `PREFIX.zarr`: names, dimensions, units and attributes of all that a run leaves behind.
 
 It is a zarr 3 store that ``xarray.open_zarr`` reads. `create` lays out every array, tasks
-on any worker `write` and `read` one band each, `finish` adds the history, and
+on any worker `write` and `read` one plane each, `finish` adds the history, and
 `open_dataset` refuses what does not follow the schema.
 
 Image-space arrays are *raw*: sums over weighted samples, not divided by any sum of weights.
@@ -25,9 +25,9 @@ from zarr.errors import ZarrUserWarning
 
 from pfb import __version__
 from pfb.errors import InputError, ShapeError
-from pfb.types import Band, Geometry, Observation, Real
+from pfb.types import Band, Geometry, Observation, Plane, Real
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 MAKERS = ("image", "clean")
 BEAM_PARAMETERS = ("major", "minor", "pa")
 PACKAGES = ("numpy", "ducc0", "numba", "dask", "distributed", "zarr", "xarray", "astropy")
@@ -51,29 +51,33 @@ class Variable(NamedTuple):
     """Only a minimisation with a prior in wavelet bases has it."""
 
 
-IMAGE = ("band", "x", "y")
+PLANE = ("stokes", "band")
+IMAGE = (*PLANE, "x", "y")
 
 SCHEMA: dict[str, Variable] = {
     "freq": Variable(("band",), "f8", "Hz", MAKERS, "effective frequency: the weighted mean over the band's samples"),
     "freq_min": Variable(("band",), "f8", "Hz", MAKERS, "lower edge of the band's lowest channel"),
     "freq_max": Variable(("band",), "f8", "Hz", MAKERS, "upper edge of the band's highest channel"),
-    "wsum": Variable(("band",), "f8", "weight", MAKERS, "sum of the imaging weights, 0 for an empty band"),
-    "thermal": Variable(("band",), "f8", "Jy/beam", MAKERS, "noise of the dirty image that natural weights foretell"),
-    "beam": Variable(("band", "beam_parameter"), "f8", "rad", MAKERS, "widths at half maximum and position angle of the PSF"),
+    "wsum": Variable(PLANE, "f8", "weight", MAKERS, "sum of the imaging weights, 0 for an empty band"),
+    "thermal": Variable(PLANE, "f8", "Jy/beam", MAKERS, "noise of the dirty image that natural weights foretell"),
+    "beam": Variable((*PLANE, "beam_parameter"), "f8", "rad", MAKERS, "widths at half maximum and position angle of the PSF"),
     "dirty": Variable(IMAGE, "real", "Jy/beam * weight", MAKERS, "dirty image, raw"),
-    "psf": Variable(("band", "x_psf", "y_psf"), "real", "weight", MAKERS, "point spread function, raw: its peak is wsum"),
+    "psf": Variable((*PLANE, "x_psf", "y_psf"), "real", "weight", MAKERS, "point spread function, raw: its peak is wsum"),
     "model": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "deconvolved sky"),
     "residual": Variable(IMAGE, "real", "Jy/beam * weight", ("clean",), "dirty image of the data less the model, raw"),
     "update": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "last preconditioned residual", prior=True),
     # Dense numbers of full precision: lz4 saves a tenth of the space and costs three times the time.
     "dual": Variable(
-        ("basis", "band", "coefficient"), "real", "1", ("clean",), "dual of the primal-dual iteration", compress=False, prior=True
+        ("basis", *PLANE, "coefficient"), "real", "1", ("clean",), "dual of the primal-dual iteration", compress=False, prior=True
     ),
 }
 
+OF_A_PRODUCT = ("peak", "rms", "noise")
+"""Columns of the history that every Stokes product has its own of."""
+
 HISTORY: dict[str, tuple[str, str]] = {
-    "peak": ("Jy/beam", "largest absolute value of the MFS residual"),
-    "rms": ("Jy/beam", "rms of the MFS residual"),
+    "peak": ("Jy/beam", "largest absolute value of the product's MFS residual"),
+    "rms": ("Jy/beam", "rms of the product's MFS residual"),
     "noise": ("Jy/beam", "rms that the MFS residual would have if its visibilities were incoherent"),
     "lambda": ("Jy/beam", "threshold"),
     "objective": ("1", "objective function after the cycle"),
@@ -93,6 +97,8 @@ class Layout:
     observation: Observation
     bands: Sequence[Band]
     psf_shape: tuple[int, int]
+    products: str = "I"
+    """Stokes products, in the order of the axis ``stokes``."""
     options: Mapping[str, Any] = field(default_factory=dict)
     """Options of the run, as JSON can hold them."""
     bases: tuple[str, ...] = ()
@@ -106,7 +112,7 @@ class Layout:
         """Return the length of every dimension."""
         nx_psf, ny_psf = self.psf_shape
         return dict(
-            band=len(self.bands), x=self.geometry.nx, y=self.geometry.ny, x_psf=nx_psf, y_psf=ny_psf,
+            stokes=len(self.products), band=len(self.bands), x=self.geometry.nx, y=self.geometry.ny, x_psf=nx_psf, y_psf=ny_psf,
             basis=len(self.bases), coefficient=self.ncoefficient, beam_parameter=len(BEAM_PARAMETERS),
         )  # fmt: skip
 
@@ -114,7 +120,7 @@ class Layout:
 def create(path: str | Path, layout: Layout) -> None:
     """Create a store with all its arrays, empty (NaN), and its attributes.
 
-    No chunk spans two bands, so that tasks may write different bands at the same time, and
+    No chunk spans two planes, so that tasks may write different planes at the same time, and
     none exceeds 64 MiB. Frequencies are written; everything else is left to `write`.
 
     Raises
@@ -143,10 +149,10 @@ def create(path: str | Path, layout: Layout) -> None:
         write(path, name, None, np.array([getattr(band, name) for band in layout.bands]))
 
 
-def write(path: str | Path, name: str, band: int | None, array: Real | float) -> None:
-    """Write one band of a variable, or all of it if `band` is None.
+def write(path: str | Path, name: str, plane: Plane | None, array: Real | float) -> None:
+    """Write one plane of a variable, or all of it if `plane` is None.
 
-    Calls for different bands may run at the same time, in threads, processes or on other machines.
+    Calls for different planes may run at the same time, in threads, processes or on other machines.
 
     Parameters
     ----------
@@ -154,10 +160,10 @@ def write(path: str | Path, name: str, band: int | None, array: Real | float) ->
         A store that `create` laid out.
     name : str
         A variable of `SCHEMA`.
-    band : int or None
-        Index of the band.
+    plane : Plane or None
+        Places of its product and of its band.
     array : array or float
-        The values, of the variable's shape without its axis ``band``; cast to its dtype.
+        The values, of the variable's shape without its axes ``stokes`` and ``band``; cast to its dtype.
 
     Raises
     ------
@@ -166,7 +172,7 @@ def write(path: str | Path, name: str, band: int | None, array: Real | float) ->
     InputError
         If the store has no such variable.
     """
-    target, where = _select(path, name, band, "r+")
+    target, where = _select(path, name, plane, "r+")
     values = np.asarray(array)
     shape = tuple(n for n, index in zip(target.shape, where, strict=True) if isinstance(index, slice))
     if values.shape != shape:
@@ -174,13 +180,15 @@ def write(path: str | Path, name: str, band: int | None, array: Real | float) ->
     target[where] = values.astype(target.dtype, copy=False)
 
 
-def read(path: str | Path, name: str, band: int | None = None) -> Real:
-    """Read one band of a variable, or all of it if `band` is None; see `write`."""
-    source, where = _select(path, name, band, "r")
+def read(path: str | Path, name: str, plane: Plane | None = None) -> Real:
+    """Read one plane of a variable, or all of it if `plane` is None; see `write`."""
+    source, where = _select(path, name, plane, "r")
     return np.asarray(source[where])
 
 
-def finish(path: str | Path, history: Sequence[Mapping[str, float]] = (), attributes: Mapping[str, Any] | None = None) -> None:
+def finish(
+    path: str | Path, history: Sequence[Mapping[str, float | Sequence[float]]] = (), attributes: Mapping[str, Any] | None = None
+) -> None:
     """Add the history and mark the store as complete.
 
     Parameters
@@ -188,7 +196,8 @@ def finish(path: str | Path, history: Sequence[Mapping[str, float]] = (), attrib
     path : str or Path
         A store whose bands have all been written.
     history : sequence of mappings
-        One for each major cycle; keys are those of `HISTORY`, a missing one becomes NaN.
+        One for each major cycle; keys are those of `HISTORY`, a missing one becomes NaN. Those in `OF_A_PRODUCT` have a value
+        for each product.
     attributes : mapping, optional
         Attributes to add, as JSON can hold them.
 
@@ -197,7 +206,8 @@ def finish(path: str | Path, history: Sequence[Mapping[str, float]] = (), attrib
     InputError
         If the weight sum of a band was never written, or if a key of the history is unknown.
     """
-    unwritten = np.flatnonzero(np.isnan(read(path, "wsum")))
+    wsum = read(path, "wsum")
+    unwritten = np.flatnonzero(np.isnan(wsum).any(axis=0))
     if unwritten.size:
         raise InputError(f"{path} has no weight sum for bands {unwritten.tolist()}; write every band before finishing")
     unknown = sorted({key for row in history for key in row} - set(HISTORY))
@@ -206,13 +216,15 @@ def finish(path: str | Path, history: Sequence[Mapping[str, float]] = (), attrib
     group = zarr.open_group(path, mode="r+", use_consolidated=False)
     if history:
         for name, (units, description) in HISTORY.items():
-            values = np.array([row.get(name, np.nan) for row in history], "f8")
+            of_a_product = name in OF_A_PRODUCT
+            blank = [np.nan] * len(wsum) if of_a_product else np.nan
+            values = np.array([row.get(name, blank) for row in history], "f8")
             group.create_array(
                 f"history_{name}",
                 data=values,
                 chunks=values.shape,
                 fill_value=np.nan,
-                dimension_names=("cycle",),
+                dimension_names=("cycle", "stokes") if of_a_product else ("cycle",),
                 attributes=dict(units=units, description=description),
                 overwrite=True,
             )
@@ -237,7 +249,8 @@ def open_dataset(path: str | Path, needs: str = "image") -> xr.Dataset:
     Returns
     -------
     xarray.Dataset
-        Lazy: a variable is read when its values are asked for. `freq` is a coordinate.
+        Lazy: a variable is read when its values are asked for. `freq` is a coordinate, and so are the names of the
+        products, ``ds.sel(stokes="Q")``.
 
     Raises
     ------
@@ -257,13 +270,16 @@ def open_dataset(path: str | Path, needs: str = "image") -> xr.Dataset:
     if "schema" not in ds.attrs or ds.attrs.get("maker") not in MAKERS:
         raise InputError(f"{path} was not written by pfb: it has no attributes schema and maker; {remedy}")
     if ds.attrs["schema"] != SCHEMA_VERSION:
-        raise InputError(f"{path} has schema {ds.attrs['schema']} but this pfb reads schema {SCHEMA_VERSION}; make it again")
+        raise InputError(
+            f"{path} has schema {ds.attrs['schema']}, of another release of pfb, but this one reads schema {SCHEMA_VERSION}, "
+            "which has an axis of Stokes products; make it again"
+        )
     if not ds.attrs.get("finished"):
         raise InputError(f"{path} is unfinished; {remedy}")
     if needs == "clean" and ds.attrs["maker"] == "image":
         raise InputError(f"{path} was made by pfb image and has no model; make one with pfb clean")
     _check_variables(path, ds)
-    return ds.set_coords("freq")
+    return ds.set_coords("freq").assign_coords(stokes=list(products(ds)))
 
 
 def geometry(ds: xr.Dataset) -> Geometry:
@@ -274,6 +290,19 @@ def geometry(ds: xr.Dataset) -> Geometry:
 def observation(ds: xr.Dataset) -> Observation:
     """Return who observed what."""
     return Observation(**ds.attrs["observation"])
+
+
+def products(ds: xr.Dataset) -> str:
+    """Return the Stokes products in the order of their axis, e.g. ``IQUV``."""
+    return "".join(ds.attrs["stokes"])
+
+
+def place_of_i(path: str | Path, ds: xr.Dataset) -> int:
+    """Return the place of Stokes I among the products of a dataset; raises `InputError` if it has none."""
+    found = products(ds)
+    if "I" not in found:
+        raise InputError(f"{path} has Stokes {', '.join(found)} but no Stokes I; give the dataset of a run that has")
+    return found.index("I")
 
 
 def bands(ds: xr.Dataset) -> list[Band]:
@@ -290,7 +319,7 @@ def variables(maker: str, bases: Sequence[str]) -> dict[str, Variable]:
 def _check_variables(path: str | Path, ds: xr.Dataset) -> None:
     expected = variables(ds.attrs["maker"], ds.attrs.get("bases", ()))
     missing = [name for name in expected if name not in ds]
-    missing += [f"attribute {name}" for name in ("geometry", "observation") if name not in ds.attrs]
+    missing += [f"attribute {name}" for name in ("geometry", "observation", "stokes") if name not in ds.attrs]
     if missing:
         raise InputError(f"{path} lacks {', '.join(missing)}; make it again")
     for name, variable in expected.items():
@@ -301,29 +330,31 @@ def _check_variables(path: str | Path, ds: xr.Dataset) -> None:
         observation(ds)
     except TypeError as error:
         raise InputError(f"the attributes geometry and observation of {path} are damaged ({error}); make it again") from error
-    if ds["dirty"].shape[1:] != shape:
-        raise InputError(f"the images of {path} have shape {ds['dirty'].shape[1:]} but its geometry says {shape}; make it again")
+    if ds["dirty"].shape[2:] != shape:
+        raise InputError(f"the images of {path} have shape {ds['dirty'].shape[2:]} but its geometry says {shape}; make it again")
+    if ds.sizes["stokes"] != len(products(ds)):
+        raise InputError(f"{path} has {ds.sizes['stokes']} products but names {products(ds)}; make it again")
 
 
-def _select(path: str | Path, name: str, band: int | None, mode: Literal["r", "r+"]) -> tuple[zarr.Array, tuple[Any, ...]]:
+def _select(path: str | Path, name: str, plane: Plane | None, mode: Literal["r", "r+"]) -> tuple[zarr.Array, tuple[Any, ...]]:
     if name not in SCHEMA:
         raise InputError(f"a dataset has no variable {name}; it may have {', '.join(SCHEMA)}")
     try:
         array = zarr.open_array(Path(path) / name, mode=mode)
     except FileNotFoundError as error:
         raise InputError(f"{path} has no variable {name}; make it again") from error
-    if band is None:
+    if plane is None:
         return array, (slice(None),) * array.ndim
-    dims = SCHEMA[name].dims
-    nband = array.shape[dims.index("band")]
-    if not 0 <= band < nband:
-        raise InputError(f"{path} has bands 0 to {nband - 1} but band {band} was asked for")
-    return array, tuple(band if dim == "band" else slice(None) for dim in dims)
+    sizes = dict(zip(SCHEMA[name].dims, array.shape, strict=True))
+    for dim, what in (("stokes", "product"), ("band", "band")):
+        if dim in sizes and not 0 <= getattr(plane, dim) < sizes[dim]:
+            raise InputError(f"{path} has {what}s 0 to {sizes[dim] - 1} but {what} {getattr(plane, dim)} was asked for")
+    return array, tuple(getattr(plane, dim) if dim in PLANE else slice(None) for dim in sizes)
 
 
 def _chunks(dims: tuple[str, ...], shape: tuple[int, ...], itemsize: int) -> tuple[int, ...]:
-    """Chunks of one band and basis, cut along the first of the other axes until they are small enough."""
-    chunks = [1 if dim in ("band", "basis") else max(n, 1) for dim, n in zip(dims, shape, strict=True)]
+    """Chunks of one plane and basis, cut along the first of the other axes until they are small enough."""
+    chunks = [1 if dim in (*PLANE, "basis") else max(n, 1) for dim, n in zip(dims, shape, strict=True)]
     for axis, n in enumerate(chunks):
         if n > 1 and np.prod(chunks) * itemsize > CHUNK_BYTES:
             most = max(1, CHUNK_BYTES // (itemsize * int(np.prod(chunks)) // n))
@@ -340,6 +371,7 @@ def _attributes(layout: Layout) -> dict[str, Any]:
         geometry=asdict(layout.geometry),
         observation=asdict(layout.observation),
         options=dict(layout.options),
+        stokes=list(layout.products),
         bases=list(layout.bases),
         nlevels=layout.nlevels,
         beam_parameters=list(BEAM_PARAMETERS),

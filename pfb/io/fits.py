@@ -32,6 +32,8 @@ class HeaderInfo:
     observation: Observation
     unit: str
     """``Jy/beam`` or ``Jy/pixel``, spelled so; nothing for a pure number."""
+    stokes: int = 1
+    """Number of its product on the STOKES axis: 1 to 4 are I, Q, U, V."""
     history: tuple[str, ...] = ()
     """Lines for HISTORY."""
     kind: str = "Intensity"
@@ -214,7 +216,7 @@ def _header(info: HeaderInfo, bands: Sequence[Band], beams: Sequence[Beam]) -> f
     header["BUNIT"] = info.unit
     header["BTYPE"] = info.kind
     frequency = _frequency_axis(bands)
-    stokes: dict[str, str | float] = dict(CTYPE="STOKES", CRPIX=1.0, CRVAL=1.0, CDELT=1.0, CUNIT="")
+    stokes: dict[str, str | float] = dict(CTYPE="STOKES", CRPIX=1.0, CRVAL=float(info.stokes), CDELT=1.0, CUNIT="")
     for axis, cards in enumerate((*_sky_axes(geometry), frequency, stokes), 1):
         _set_axis(header, axis, cards)
     header.update(_frame(geometry))

@@ -14,9 +14,6 @@ from pfb.errors import InputError
 from pfb.io.casa_tables import blocks, cells, main_table, stamp, subtable
 from pfb.types import Real
 
-STOKES = {1: "I", 2: "Q", 3: "U", 4: "V", 5: "RR", 6: "RL", 7: "LR", 8: "LL", 9: "XX", 10: "XY", 11: "YX", 12: "YY"}
-"""Names of casacore's numbers in POLARIZATION::CORR_TYPE."""
-
 # casacore's names of the frames that a FITS header can state.
 FRAMES = {"J2000": "FK5", "ICRS": "ICRS", "B1950": "FK4", "B1950_VLA": "FK4"}
 

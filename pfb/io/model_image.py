@@ -16,6 +16,7 @@ from pfb.errors import InputError, ShapeError
 from pfb.io import dataset as store
 from pfb.io.fits import celestial, sky_wcs
 from pfb.types import Beam, Observation, Real
+from pfb.types import Plane as StoredPlane
 
 UNITS = ("jy/pixel", "jy/pix", "jy pixel-1", "jy pix-1", "jy.pixel-1")
 BRIGHTNESS = ("jy/beam", "jy beam-1", "jy.beam-1", "beam-1 jy")
@@ -27,7 +28,7 @@ class Plane(NamedTuple):
 
     path: str
     place: tuple[int, ...]
-    """Number of the band in a dataset, or what to index the axes of a FITS image with beside those of the sky."""
+    """Numbers of product and band in a dataset, or what to index the axes of a FITS image with beside those of the sky."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -107,7 +108,7 @@ def read_plane(model: ModelImage, band: int, blank: float = 0.0) -> Real:
     """Read the (nx, ny) float64 image of a band; blank pixels, which are not finite, become `blank`."""
     path, at = model.planes[band]
     if _is_dataset(path):
-        image = store.read(path, "model", at[0])
+        image = store.read(path, "model", StoredPlane(*at))
     else:
         with fits.open(path, memmap=True) as hdus:
             # One plane only is read.
@@ -175,15 +176,15 @@ def _is_dataset(path: str) -> bool:
 
 def _dataset(path: str) -> ModelImage:
     ds = store.open_dataset(path, needs="clean")
-    geometry, bands = store.geometry(ds), store.bands(ds)
+    geometry, bands, stokes = store.geometry(ds), store.bands(ds), store.place_of_i(path, ds)
     return ModelImage(
-        planes=tuple(Plane(path, (band.index,)) for band in bands),
+        planes=tuple(Plane(path, (stokes, band.index)) for band in bands),
         shape=geometry.shape,
         header=sky_wcs(geometry).to_header_string(),
         freq=tuple(band.freq for band in bands),
         low=tuple(band.freq_min for band in bands),
         high=tuple(band.freq_max for band in bands),
-        weight=tuple(ds["wsum"].values.tolist()),
+        weight=tuple(ds["wsum"].values[stokes].tolist()),
         frame=geometry.frame,
     )
 

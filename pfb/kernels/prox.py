@@ -10,6 +10,12 @@ What a solver needs is the projection onto the dual ball, :math:`P(v) = v - \mat
 (Moreau). It is :math:`P(v)_b = s v_b + o` with numbers s and o that depend on the bands only
 through sums over them: the *statistic*, which can be added over bands wherever they are.
 Cubes have the axes (basis, band, coefficient).
+
+With several Stokes products *band* stands for any plane, a product in a band. Then ``l21`` is the norm over
+all of them, and ``mean21`` takes the mean of each product s over its own :math:`n_s` planes: with
+:math:`m_s = \sum_{b \in s} a_b / \sqrt{n_s}` and d what is left of every plane,
+:math:`g(a) = r \lVert m \rVert_2 + r \lVert d \rVert_2`. The projection is
+:math:`P(v)_b = s v_b + o_s`, with an offset for each product.
 """
 
 from __future__ import annotations
@@ -85,6 +91,61 @@ def mean21_factor(statistic: Real, radius: Real | float, nband: int) -> Real:
     return out
 
 
+def product_statistic(bands: Sequence[Real], products: Sequence[int], nproduct: int) -> Real:
+    """Sum the values over the planes of each product, and the squares over all.
+
+    Parameters
+    ----------
+    bands : sequence of (nbasis, ncoefficient) float
+        An array per plane.
+    products : sequence of int
+        The number of the product of each.
+    nproduct : int
+        Products.
+
+    Returns
+    -------
+    (nproduct + 1, nbasis, ncoefficient) float
+        The sums of the values of each product, then that of the squares; along the fixed binary tree, as by `l21_statistic`.
+    """
+    if len(bands) > 1:
+        middle = split(len(bands))
+        out = product_statistic(bands[:middle], products[:middle], nproduct)
+        out += product_statistic(bands[middle:], products[middle:], nproduct)
+        return out
+    out = np.zeros((nproduct + 1, *bands[0].shape), bands[0].dtype)
+    out[products[0]] = bands[0]
+    np.multiply(bands[0], bands[0], out=out[-1])
+    return out
+
+
+def product_factor(statistic: Real, radius: Real | float, counts: Sequence[int]) -> Real:
+    """Return the scale s and the offset of each product of the projection onto the ball of mean21.
+
+    Parameters
+    ----------
+    statistic : (nproduct + 1, nbasis, ncoefficient) float
+        From `product_statistic`, of all planes.
+    radius : float or (nbasis, ncoefficient) float
+        Radius of both balls.
+    counts : nproduct ints
+        Planes of each product.
+
+    Returns
+    -------
+    (nproduct + 1, nbasis, ncoefficient) float
+    """
+    numbers = np.array(counts, statistic.dtype)[:, None, None]
+    limits, tiny = _rows(radius, statistic), np.finfo(statistic.dtype).tiny
+    means = statistic[:-1] / numbers
+    common = (means * statistic[:-1]).sum(axis=0)
+    # Rounding may leave the deviations of equal planes slightly negative.
+    deviation = np.sqrt(np.maximum(statistic[-1] - common, 0))
+    scale = np.minimum(limits / np.maximum(deviation, tiny), 1)
+    kept = np.minimum(limits / np.maximum(np.sqrt(common), tiny), 1)
+    return np.concatenate([scale[None], means * (kept - scale)])
+
+
 def ascend(dual: Real, coefficients: Real, sigma: float) -> None:
     r"""Overwrite coefficients a with :math:`v + \sigma a`; both are (nbasis, nband, ncoefficient), rows are contiguous."""
     step = dual.dtype.type(sigma)
@@ -97,7 +158,7 @@ def inside(statistic: Real, radius: Real | float) -> bool:
 
     Parameters
     ----------
-    statistic : (1 or 2, nbasis, ncoefficient) float
+    statistic : (1 or more, nbasis, ncoefficient) float
         Of all bands; the sums of the squares come last, and bound what any of the two regularisers limits.
     radius : float or (nbasis, ncoefficient) float
         Radius of the ball.
@@ -106,13 +167,16 @@ def inside(statistic: Real, radius: Real | float) -> bool:
     return all(_inside(squares, limit, margin) for squares, limit in zip(statistic[-1], _rows(radius, statistic), strict=True))
 
 
-def project(v: Real, factor: Real, out: Real | None = None) -> Real:
+def project(v: Real, factor: Real, out: Real | None = None, products: Sequence[int] = ()) -> Real:
     """Map the bands onto the dual ball: scale, and offset if there is one.
 
     Parameters
     ----------
     v : (nbasis, nband, ncoefficient) float
-    factor : (1 or 2, nbasis, ncoefficient) float
+    factor : (1 or more, nbasis, ncoefficient) float
+        The scale, and the offsets if there are any.
+    products : sequence of int
+        Which of the offsets is that of each band; the first by default.
     out : (nbasis, nband, ncoefficient) float, optional
         Where the result goes; may be v itself.
 
@@ -125,7 +189,8 @@ def project(v: Real, factor: Real, out: Real | None = None) -> Real:
         if len(factor) == 1:
             np.multiply(v[basis, index], factor[0, basis], out=out[basis, index])
         else:
-            _scale_and_shift(v[basis, index], factor[0, basis], factor[1, basis], out[basis, index])
+            offset = factor[1 + products[index] if products else 1, basis]
+            _scale_and_shift(v[basis, index], factor[0, basis], offset, out[basis, index])
     return out
 
 

@@ -70,21 +70,38 @@ def chain(windows: Sequence[Band]) -> Band:
     return tuple(part for band in windows for part in band)
 
 
-def join(pieces: Sequence[Sequence[Visibilities]]) -> tuple[Visibilities, ...]:
-    """Join the pieces of a window; parts of a piece that differ in their number of channels stay apart."""
-    alike: dict[int, list[Visibilities]] = {}
-    for piece in pieces:
-        for part in piece:
-            alike.setdefault(part.freq.size, []).append(part)
-    return tuple(concatenate(alike[size]) for size in sorted(alike, reverse=True))
+def join(pieces: Sequence[Sequence[Sequence[Visibilities]]]) -> tuple[tuple[Visibilities, ...], ...]:
+    """Join the pieces of a window for each Stokes product; parts that differ in their number of channels stay apart.
+
+    Products whose coordinates were one array have one again.
+    """
+    shared: dict[tuple[int, ...], Real] = {}
+    joined = []
+    for of_product in zip(*pieces, strict=True):
+        alike: dict[int, list[Visibilities]] = {}
+        for piece in of_product:
+            for part in piece:
+                alike.setdefault(part.freq.size, []).append(part)
+        joined.append(tuple(_sharing(alike[size], shared) for size in sorted(alike, reverse=True)))
+    return tuple(joined)
 
 
-def concatenate(pieces: Sequence[Visibilities]) -> Visibilities:
-    """Join pieces that have the same channels, row after row; the frequencies of averages are averaged again."""
+def _sharing(pieces: Sequence[Visibilities], shared: dict[tuple[int, ...], Real]) -> Visibilities:
+    whole = tuple(id(part.uvw) for part in pieces)
+    if whole not in shared:
+        shared[whole] = pieces[0].uvw if len(pieces) == 1 else np.concatenate([part.uvw for part in pieces])
+    return concatenate(pieces, shared[whole])
+
+
+def concatenate(pieces: Sequence[Visibilities], uvw: Real | None = None) -> Visibilities:
+    """Join pieces that have the same channels, row after row; the frequencies of averages are averaged again.
+
+    `uvw` are the coordinates of all of them, if these are at hand.
+    """
     if len(pieces) == 1:
         return pieces[0]
     return Visibilities(
-        np.concatenate([p.uvw for p in pieces]),
+        np.concatenate([p.uvw for p in pieces]) if uvw is None else uvw,
         mean_frequencies([p.freq for p in pieces], [p.weight.sum(axis=0) for p in pieces]),
         np.concatenate([p.vis for p in pieces]),
         np.concatenate([p.weight for p in pieces]),

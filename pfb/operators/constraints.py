@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,6 +40,10 @@ class Constraint:
     def __post_init__(self) -> None:
         if self.positivity not in POSITIVITY:
             raise InputError(f"positivity {self.positivity!r} is unknown; choose from {', '.join(POSITIVITY)}")
+
+    def of(self, product: str) -> Constraint:
+        """Return what the images of a Stokes product must obey: only I is never negative."""
+        return self if product == "I" else replace(self, positivity="none")
 
     @property
     def active(self) -> bool:

@@ -34,6 +34,9 @@ class JointPrior:
     * ``mean21``: :math:`g(a) = \sum w (|m| + \lVert d \rVert_2)` with
       :math:`m = \sum_b a_b / \sqrt{n}` and d the deviation from the mean over the bands.
 
+    With several Stokes products a band is any plane, a product in a band; m and d are then those of each product, and
+    :math:`|m|` is the norm over the products.
+
     Parameters
     ----------
     name : str
@@ -42,6 +45,8 @@ class JointPrior:
         Bands that it couples; those without data are left out by the caller.
     weight : (nbasis, ncoefficient) float, optional
         w; 1 by default.
+    products : tuple of int
+        Number of the Stokes product of every band; all are of one by default.
 
     Raises
     ------
@@ -52,6 +57,7 @@ class JointPrior:
     name: str
     nband: int
     weight: Real | None = None
+    products: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         if self.name not in PRIORS:
@@ -61,17 +67,32 @@ class JointPrior:
         """Return the same prior with other weights."""
         return replace(self, weight=weight)
 
-    def statistic(self, blocks: Sequence[Real], part: slice = slice(None)) -> Real:
+    @property
+    def nproduct(self) -> int:
+        """How many products it takes means of: several for `mean21` only."""
+        return len(set(self.products)) if self.name == "mean21" and self.products else 1
+
+    @property
+    def nstatistic(self) -> int:
+        """Sums over the bands that it is made of."""
+        return 1 + self.nproduct if self.name == "mean21" else 1
+
+    def statistic(self, blocks: Sequence[Real], part: slice = slice(None), first: int = 0) -> Real:
         """Sum over the bands of all blocks, (nbasis, bands, n) each, to (nstatistic, nbasis, n), which may be added up.
 
-        `part` selects coefficients.
+        `part` selects coefficients; `first` is the number of the first of these bands among all.
         """
-        return _STATISTICS[self.name]([block[:, band, part] for block in blocks for band in range(block.shape[1])])
+        bands = [block[:, band, part] for block in blocks for band in range(block.shape[1])]
+        if self.nproduct > 1:
+            return kernels.product_statistic(bands, self.products[first : first + len(bands)], self.nproduct)
+        return _STATISTICS[self.name](bands)
 
     def factor(self, statistic: Real, radius: Real | float) -> Real:
         """Return what `project` needs, from the statistic of all bands and the radius lambda w of the dual ball."""
         if self.name == "l21":
             return kernels.l21_factor(statistic, radius)
+        if self.nproduct > 1:
+            return kernels.product_factor(statistic, radius, self._counts)
         return kernels.mean21_factor(statistic, radius, self.nband)
 
     def factors(self, blocks: Sequence[Real], tau: float, part: tuple[int, int]) -> Real:
@@ -91,7 +112,7 @@ class JointPrior:
         (nstatistic, nbasis, last - first) float
         """
         first, last = part
-        out = np.empty((_NSTATISTIC[self.name], len(blocks[0]), last - first), blocks[0].dtype)
+        out = np.empty((self.nstatistic, len(blocks[0]), last - first), blocks[0].dtype)
         for start in range(first, last, CHUNK):
             stop = min(start + CHUNK, last)
             chunk = slice(start, stop)
@@ -124,15 +145,15 @@ class JointPrior:
             kernels.ascend(dual[..., chunk], v, sigma)
             statistic, radius = self.statistic([v]), self.radius(tau, chunk)
             if not kernels.inside(statistic, radius):
-                kernels.project(v, self.factor(statistic, radius), out=v)
+                kernels.project(v, self.factor(statistic, radius), out=v, products=self._products_of(0, v))
 
     def radius(self, tau: float, part: slice = slice(None)) -> Real | float:
         """Return tau w, of the coefficients of `part`."""
         return tau if self.weight is None else tau * self.weight[:, part]
 
-    def project(self, v: Real, factor: Real) -> Real:
-        """Map (nbasis, bands, n) onto the dual ball, for any of the bands."""
-        return kernels.project(v, factor)
+    def project(self, v: Real, factor: Real, first: int = 0) -> Real:
+        """Map (nbasis, bands, n) onto the dual ball, for bands from `first` on."""
+        return kernels.project(v, factor, products=self._products_of(first, v))
 
     def prox(self, v: Real, tau: float) -> Real:
         """Return the proximal map of tau g at v, (nbasis, nband, n), by Moreau's identity."""
@@ -145,18 +166,28 @@ class JointPrior:
 
     def _norm(self, a: Real, part: slice) -> Real:
         """The weighted norms over the bands, (nbasis, n), of a part of the coefficients."""
-        first = self.statistic([a])[0]
+        sums = self.statistic([a])
         if self.name == "l21":
-            norm = np.sqrt(first)
+            norm = np.sqrt(sums[0])
         else:
             # Not from the sum of the squares: that would leave small deviations half their digits.
-            deviation = a - (first / self.nband)[:, None]
-            norm = np.abs(first) / np.sqrt(self.nband) + np.sqrt(kernels.l21_statistic(deviation.swapaxes(0, 1))[0])
+            means = [total / count for total, count in zip(sums[:-1], self._counts, strict=True)]
+            deviation = a - np.stack([means[s] for s in self.products or (0,) * self.nband], axis=1)
+            parts = [total / np.sqrt(count) for total, count in zip(sums[:-1], self._counts, strict=True)]
+            common = np.abs(parts[0]) if len(parts) == 1 else np.sqrt(sum(np.square(own) for own in parts))
+            norm = common + np.sqrt(kernels.l21_statistic(deviation.swapaxes(0, 1))[0])
         return norm if self.weight is None else norm * self.weight[:, part]
+
+    @property
+    def _counts(self) -> list[int]:
+        """Bands of each product."""
+        return [self.products.count(s) for s in range(self.nproduct)] if self.nproduct > 1 else [self.nband]
+
+    def _products_of(self, first: int, v: Real) -> tuple[int, ...]:
+        return self.products[first : first + v.shape[1]] if self.nproduct > 1 else ()
 
 
 _STATISTICS: dict[str, Callable[[Sequence[Real]], Real]] = {
     "l21": kernels.l21_statistic,
     "mean21": kernels.mean21_statistic,
 }
-_NSTATISTIC = {"l21": 1, "mean21": 2}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +9,6 @@ from typing import Any
 
 from pfb.config import Clean
 from pfb.errors import InputError, Stopped
-from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
 from pfb.graph.blocks import Blocks
 from pfb.graph.engine import Engine
@@ -25,6 +23,7 @@ from pfb.pipeline.masking import Masks, masked
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import Robust
+from pfb.pipeline.statistics import measure
 from pfb.solvers.major_cycle import Cycle, Minimised, Progress, Rule, Statistics
 from pfb.solvers.primal_dual import Gate
 from pfb.types import Real
@@ -32,7 +31,7 @@ from pfb.types import Real
 
 @dataclass(frozen=True)
 class Resident:
-    """Keys of the state between major cycles, band by band."""
+    """Keys of the state between major cycles, plane by plane."""
 
     models: list[Key]
     residuals: list[Key]
@@ -63,7 +62,8 @@ class Algorithm(ABC):
         self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
         self.safety = safety
         self.masks = Masks(config, run.plan.geometry, run.names, engine, report)
-        self.constraint = Constraint(config.positivity, masked(config))
+        self.letters = "".join(run.plan.products[plane.stokes] for plane in imaged.planes)
+        self.constraint = Constraint(config.positivity if "I" in self.letters else "none", masked(config))
         self.blocks = self._blocks()
         self.state: Resident
         self._best: Resident | None = None
@@ -122,7 +122,7 @@ class Algorithm(ABC):
         """Do what is to be done to the model after the last cycle."""
 
     def products(self, graph: Graph) -> Mapping[str, Sequence[Key]]:
-        """Add what the dataset holds beside model and residual; returns keys by variable and band. It is the last thing done."""
+        """Add what the dataset holds beside model and residual; returns keys by variable and plane. It is the last thing done."""
         return {}
 
     def _arrays(self) -> Mapping[str, Sequence[Key]]:
@@ -136,11 +136,6 @@ class Algorithm(ABC):
         saved = self.safety.saved
         return Progress.begin(self.measure()) if saved is None else saved.progress
 
-    @property
-    def shares(self) -> list[float]:
-        """Of every band in the sum of all weights."""
-        return [self.imaged.wsum[band] / self.imaged.total for band in self.imaged.bands]
-
     def measure(self) -> Statistics:
         """Grid the exact residual of the model."""
         names = self.run.names.within("residual", *map(str, self.state.models))
@@ -148,12 +143,11 @@ class Algorithm(ABC):
         residuals, spreads = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
         run_stage(self.engine, self.report, "residual", graph, residuals + spreads)
         found: list[Spread] = self.engine.fetch(spreads)
-        noise = math.sqrt(sum(spread.variance for spread in found)) / self.imaged.total
         self.engine.drop(spreads)
         residuals = self.engine.detach(residuals)
         self._release(self.state.residuals)
         self.state = Resident(self.state.models, residuals, [spread.power for spread in found])
-        return self._statistics(names)._replace(noise=noise)
+        return measure(names.within("statistics"), self.imaged, residuals, found, self.engine)
 
     def may_reweigh(self, progress: Progress) -> bool:
         """Whether outliers are to be weighed down now."""
@@ -190,7 +184,7 @@ class Algorithm(ABC):
         self._save(UNTOUCHED, self._arrays())
 
     def power(self) -> list[Real]:
-        """Return the power of the residual visibilities of every band; a run that resumes at its end makes them once more."""
+        """Return the power of the residual visibilities of every plane; a run that resumes at its end makes them once more."""
         if self.state.power is None:
             self.measure()
         assert self.state.power is not None
@@ -214,7 +208,7 @@ class Algorithm(ABC):
         """Add the tasks that read a checkpoint, and take up the state that all algorithms have; returns the keys by kind."""
         if saved.blocks.sizes != self.blocks.sizes:
             raise InputError(
-                f"the checkpoint {self.safety.checkpoints.path} has {saved.blocks.nband} bands with data and "
+                f"the checkpoint {self.safety.checkpoints.path} has {saved.blocks.nband} images with data and "
                 f"{saved.blocks.ncoefficient} coefficients but the selection now gives {self.blocks.nband} and "
                 f"{self.blocks.ncoefficient}: the data have changed, so start anew with --overwrite"
             )
@@ -234,14 +228,3 @@ class Algorithm(ABC):
         if self._best is not None:
             held |= set(self._best.models + self._best.residuals)
         self.engine.drop(key for key in keys if key not in held)
-
-    def _statistics(self, names: Names) -> Statistics:
-        engine = self.engine
-        graph: Graph = {}
-        key, image = builders.statistics(graph, names.within("statistics"), self.state.residuals, self.imaged.total)
-        pictures = engine.monitor.picture(graph, names, image)
-        engine.run(graph, [key, *pictures])
-        found: Statistics = engine.fetch([key])[0]
-        engine.monitor.show(engine.fetch(pictures))
-        engine.drop([key, *pictures])
-        return found

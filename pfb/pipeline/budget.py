@@ -16,7 +16,7 @@ from pfb.graph.cluster import ClusterEngine
 from pfb.graph.engine import Engine, ThreadEngine
 from pfb.graph.grain import Grain, lay_out
 from pfb.operators.wavelets import Dictionary
-from pfb.pipeline.planning import Plan, dictionary_of
+from pfb.pipeline.planning import Plan, dictionary_of, parse_products
 
 GIB = 2**30
 
@@ -54,7 +54,7 @@ class Budget:
     nworker: int
     """Processes that take so much each."""
     samples: int
-    """Samples of all bands."""
+    """Samples of all planes."""
 
     @property
     def worker(self) -> int:
@@ -78,8 +78,8 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     """
     pixels = plan.geometry.nx * plan.geometry.ny
     padded = plan.psf_shape[0] * plan.psf_shape[1]
-    nband = -(-len(plan.bands) // nworker)
-    counts = [samples_of(plan, band) for band in range(len(plan.bands))]
+    nband = -(-len(plan.planes) // nworker)
+    counts = [samples_of(plan, plane.band) for plane in plan.planes]
     data = sum(sorted(counts)[-nband:]) * SAMPLE
     busy = min(nthread, nband)
     stages = {"grid": data + 8 * nband * (pixels + padded) + busy * GRIDDING * padded}
@@ -88,9 +88,9 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     if isinstance(config, Clean):
         stages |= _cleaning(plan, config, nband, busy, counts)
         dictionary = dictionary_of(config, plan.geometry.shape)
-        grain, _ = lay_out(len(plan.bands), dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
+        grain, _ = lay_out(len(plan.planes), dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
         if grain is Grain.BLOCK:  # all bands are on one of the workers
-            stages["primal-dual"] = _cleaning(plan, config, len(plan.bands), 1, counts)["primal-dual"]
+            stages["primal-dual"] = _cleaning(plan, config, len(plan.planes), 1, counts)["primal-dual"]
         elif nworker > 1:
             stages["primal-dual"] += _joined(config, dictionary, nworker, nband)
     return Budget(stages=stages, nworker=nworker, samples=sum(counts))
@@ -136,7 +136,8 @@ def _joined(config: Clean, dictionary: Dictionary, nworker: int, nband: int) -> 
     """Return the bytes of sums over bands that a worker makes and is sent, of the factors, and of duals that wait for them."""
     nbasis, ncoefficient = dictionary.codomain
     arrays = 2 * nbasis + (nworker - 1) * -(-nbasis // nworker)
-    return (arrays * sums_of(config.prior) + nband * nbasis) * ncoefficient * dictionary.dtype.itemsize
+    sums = sums_of(config.prior, len(parse_products(config.stokes)))
+    return (arrays * sums + nband * nbasis) * ncoefficient * dictionary.dtype.itemsize
 
 
 def overhead_of(config: Image, nworker: int) -> float:
@@ -144,9 +145,9 @@ def overhead_of(config: Image, nworker: int) -> float:
     return (ClusterEngine if nworker > 1 or config.workers or config.scheduler else ThreadEngine).overhead
 
 
-def sums_of(prior: str) -> int:
-    """Return over how many sums over the bands a prior is made: `mean21` takes a mean and a norm."""
-    return 2 if prior == "mean21" else 1
+def sums_of(prior: str, nproduct: int) -> int:
+    """Return of how many sums over the planes a prior is made: `mean21` takes a mean of each Stokes product, and a norm."""
+    return 1 + nproduct if prior == "mean21" else 1
 
 
 def limit() -> int:
@@ -165,14 +166,14 @@ FULL = 0.8
 
 def disk(plan: Plan, config: Image) -> int:
     """Return the bytes of the dataset, uncompressed, of the FITS images, and of the checkpoints."""
-    nband, pixels = len(plan.bands), plan.geometry.nx * plan.geometry.ny
+    nband, pixels = len(plan.planes), plan.geometry.nx * plan.geometry.ny
     padded = plan.psf_shape[0] * plan.psf_shape[1]
     if not isinstance(config, Clean):
-        return (8 * nband + 4 * (nband + 1)) * (pixels + padded)
+        return (8 * nband + 4 * (nband + len(plan.products))) * (pixels + padded)
     dictionary = dictionary_of(config, plan.geometry.shape)
     nbasis, ncoefficient = dictionary.codomain
     # Dirty image, model, residual, and update or restored image.
-    products = (8 * nband + 4 * (nband + 1)) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
+    products = (8 * nband + 4 * (nband + len(plan.products))) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
     # Models, residuals, dual, and two images of an iteration that is under way; the one before stays until the next is whole.
     size = dictionary.dtype.itemsize
     checkpoint = nband * ((2 * size + 2 * 8 + 2 * size) * pixels + size * nbasis * ncoefficient)
@@ -221,7 +222,7 @@ def require(plan: Plan, config: Image, engine: Engine | Size) -> str:
     if there and needed > there:
         nx, ny = plan.geometry.shape
         raise InputError(
-            f"{len(plan.bands)} bands of {nx} x {ny} pixels need about {needed / GIB:.3g} GiB of memory{each} but there are "
+            f"{len(plan.planes)} bands of {nx} x {ny} pixels need about {needed / GIB:.3g} GiB of memory{each} but there are "
             f"{there / GIB:.3g} GiB: give --npix {largest(plan, config, engine.nworker, nthread, there)} or less, "
             "fewer bands (--nband), or workers on more machines (--scheduler)"
         )

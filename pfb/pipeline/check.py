@@ -184,20 +184,21 @@ def _memory(planned: tuple[SelectedData, Plan], config: Clean, size: Size) -> st
 
 
 def _samples(planned: tuple[SelectedData, Plan], config: Clean, told: Told, report: Reporter) -> None:
-    """Refuse what has no usable sample, and warn of bands that have none."""
+    """Refuse what has no usable sample, and warn of planes that have none."""
     data, plan = planned
     with report.stage("look", len(plan.bands)) as advance:
         looked = look(plan, config, advance)
-    total, good = sum(band.samples for band in looked), sum(band.good for band in looked)
-    about = "" if all(band.whole for band in looked) else " that were looked at"
-    if all(band.whole for band in looked):
-        require_data(data, plan, config, [band.wsum for band in looked])
-    for band, own in zip(plan.bands, looked, strict=True):
+    total, good = sum(own.samples for own in looked), sum(own.good for own in looked)
+    about = "" if all(own.whole for own in looked) else " that were looked at"
+    if all(own.whole for own in looked):
+        require_data(data, plan, config, [own.wsum for own in looked])
+    for plane, own in zip(plan.planes, looked, strict=True):
         if own.wsum == 0:
-            told.warning(f"band {band.index} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has none of use")
+            band = plan.bands[plane.band]
+            told.warning(f"{plan.name(plane)} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has none of use")
     told.message(f"{good} of {total}{about} can be used; by band {_by_band(looked)}")
 
 
 def _by_band(looked: Sequence[Looked]) -> str:
-    """Write the usable percentage of every band."""
-    return ", ".join(f"{100 * band.good / max(band.samples, 1):.3g}%" for band in looked)
+    """Write the usable percentage of every band, product after product."""
+    return ", ".join(f"{100 * own.good / max(own.samples, 1):.3g}%" for own in looked)

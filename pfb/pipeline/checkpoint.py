@@ -48,7 +48,7 @@ class Saved:
     blocks: Blocks
     """How the dual is cut."""
     files: dict[str, list[str]]
-    """Paths of the arrays of every kind, by band or by block; an empty list if there are none."""
+    """Paths of the arrays of every kind, by plane or by block; an empty list if there are none."""
 
     def describe(self) -> str:
         """Say where the run goes on."""
@@ -166,8 +166,8 @@ class Safety:
         refuse_another(self.checkpoints.path, manifest["identity"], self.identity)
         folder = self.checkpoints.path / manifest["folder"]
         told = manifest["progress"]
-        start, last, best = (Statistics(*told[name]) for name in ("start", "last", "best"))
-        history = tuple(Cycle(*line) for line in told["history"])
+        start, last, best = (_statistics(told[name]) for name in ("start", "last", "best"))
+        history = tuple(Cycle(*line)._replace(parts=tuple(map(_statistics, line[-1]))) for line in told["history"])
         rest = (told[name] for name in ("threshold", "rises", "reason", "reweightings"))
         progress = Progress(start, last, best, history, *rest)
         files = {kind: [str(folder / name) for name in names] for kind, names in manifest["arrays"].items()}
@@ -194,6 +194,11 @@ class Safety:
             yield
         finally:
             signal.signal(signal.SIGTERM, before)
+
+
+def _statistics(values: Sequence[Any]) -> Statistics:
+    """Make statistics of what JSON has left of them."""
+    return Statistics(*values)._replace(parts=tuple(map(_statistics, values[-1])))
 
 
 def checkpoint_path(config: Clean) -> Path:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -11,18 +12,17 @@ from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph
 from pfb.io import dataset
-from pfb.kernels.chi_squared import Expected
 from pfb.pipeline.algorithm import Algorithm
 from pfb.pipeline.algorithms import ALGORITHMS
 from pfb.pipeline.checkpoint import Safety
-from pfb.pipeline.imaging import Opened, opened, run_stage, write
+from pfb.pipeline.imaging import Imaged, Opened, opened, run_stage, write
 from pfb.pipeline.masking import require_mask
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.products import Images
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import cycles
 from pfb.pipeline.verdict import judge
-from pfb.solvers.major_cycle import Cycle, Outcome
+from pfb.solvers.major_cycle import Cycle, Outcome, Statistics
 from pfb.solvers.major_cycle import run as run_major_cycles
 from pfb.types import Real
 
@@ -54,9 +54,12 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
         with opened(sets, config, report, maker="clean", prepare=partial(prepare, config, report)) as state:
             algorithm = kind(state.run, state.imaged, config, state.engine, report, safety)
 
+            products = [state.run.plan.products[s] for s in state.imaged.wsum]
+
             def told(cycle: Cycle) -> None:
-                report.row(kind.line(cycle))
-                state.engine.monitor.tell("cycle", cycle=cycle.cycle, **record(cycle))
+                for row in rows(cycle, products, kind.line):
+                    report.row(row)
+                state.engine.monitor.tell("cycle", cycle=cycle.cycle, **joint(cycle))
 
             with safety.heeding():
                 outcome = run_major_cycles(algorithm, algorithm.start(), algorithm.rule(), told)
@@ -65,8 +68,9 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
             algorithm.finish()
             power = algorithm.power()
             store(state, algorithm, report)
-            dataset.finish(state.run.store, [record(cycle) for cycle in outcome.history], {"outcome": outcome.reason})
-            state.inspections.append(partial(self_check, algorithm.imaged.expected, power, state, report))
+            history = [record(cycle, list(state.imaged.wsum), len(state.run.plan.products)) for cycle in outcome.history]
+            dataset.finish(state.run.store, history, {"outcome": outcome.reason})
+            state.inspections.append(partial(self_check, algorithm.imaged, power, state, report))
     except BaseException as error:
         if safety.checkpoints.exists() and not isinstance(error, InputError | Stopped):
             report.message(f"{safety.checkpoints.path} holds what was done: go on with --resume")
@@ -81,11 +85,10 @@ def prepare(config: Clean, report: Reporter, plan: Plan) -> Mapping[str, Any]:
     return ALGORITHMS["sara"].layout(config, plan)
 
 
-def self_check(
-    expected: Sequence[Expected], power: Sequence[Real], state: Opened, report: Reporter, images: Images
-) -> dict[str, str]:
-    """Judge the result, warn of what is off, and note it in the dataset; returns lines for the summary."""
-    verdict = judge(images, expected, power)
+def self_check(imaged: Imaged, power: Sequence[Real], state: Opened, report: Reporter, images: Images) -> dict[str, str]:
+    """Judge the images of a product, warn of what is off, and note it in the dataset; returns lines for the summary."""
+    places = [v for v, plane in enumerate(imaged.planes) if plane.stokes == images.stokes]
+    verdict = judge(images, [imaged.expected[v] for v in places], [power[v] for v in places])
     if verdict is None:
         return {}
     for warning in verdict.warnings:
@@ -94,12 +97,32 @@ def self_check(
     return verdict.summary()
 
 
-def record(cycle: Cycle) -> dict[str, float]:
-    """Return a line of the dataset's history."""
+def rows(cycle: Cycle, products: Sequence[str], line: Callable[[Cycle], dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what the table of major cycles shows: a `line`, or one for each of several products in its own Jy/beam."""
+    if not cycle.parts:
+        return [line(cycle)]
+    lines = []
+    for product, part in zip(products, cycle.parts, strict=True):
+        row = line(cycle._replace(rms=part.rms, peak=part.peak, noise=part.noise))
+        lines.append({"cycle": row.pop("cycle"), "stokes": product, **row})
+    return lines
+
+
+def joint(cycle: Cycle) -> dict[str, float]:
+    """Return a line of the history, of all products together."""
     return {
         "peak": cycle.peak, "rms": cycle.rms, "noise": cycle.noise, "lambda": cycle.threshold, "objective": cycle.objective,
         "inner": cycle.inner, "change": cycle.change, "seconds": cycle.seconds,
     }  # fmt: skip
+
+
+def record(cycle: Cycle, found: Sequence[int], nproduct: int) -> dict[str, float | list[float]]:
+    """Return a line of the dataset's history; `found` are the numbers of the products that have data."""
+    parts = dict(zip(found, cycle.parts or [Statistics(cycle.rms, cycle.peak, cycle.noise)], strict=True))
+    of_each = {
+        name: [getattr(parts[s], name) if s in parts else math.nan for s in range(nproduct)] for name in dataset.OF_A_PRODUCT
+    }
+    return {**joint(cycle), **of_each}
 
 
 def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
@@ -112,21 +135,22 @@ def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
 
 
 def store(state: Opened, algorithm: Algorithm, report: Reporter) -> None:
-    """Write model, residual and what else the algorithm has of every band, each from where it lives."""
+    """Write model, residual and what else the algorithm has of every plane, each from where it lives."""
     run_, imaged, engine = state.run, algorithm.imaged, state.engine
     names = run_.names
     graph: Graph = {}
     models = algorithm.state.models
     kept = {"model": models, "residual": algorithm.state.residuals, **algorithm.products(graph)}
-    freq = [imaged.freq[index] for index in imaged.bands]
     keys = [
-        write(graph, names, run_.store, variable, index, v, of_bands[v])
-        for v, index in enumerate(imaged.bands)
-        for variable, of_bands in kept.items()
+        write(graph, names, run_.store, variable, plane, v, of_planes[v])
+        for v, plane in enumerate(imaged.planes)
+        for variable, of_planes in kept.items()
     ]
-    for band in run_.plan.bands:
-        if band.index not in imaged.bands:
-            model = builders.interpolate(graph, names, models, freq, imaged.freq[band.index], band.index)
-            keys.append(write(graph, names.within("empty"), run_.store, "model", band.index, band.index, model))
+    for v, plane in enumerate(run_.plan.planes):
+        if plane not in imaged.planes and plane.stokes in imaged.wsum:
+            own = imaged.of(plane.stokes, models)
+            freq = [imaged.freq[imaged.planes[place].band] for place in own]
+            model = builders.interpolate(graph, names, list(own.values()), freq, imaged.freq[plane.band], v)
+            keys.append(write(graph, names.within("empty"), run_.store, "model", plane, v, model))
     run_stage(engine, report, "write", graph, keys)
     engine.drop(keys)

@@ -21,7 +21,7 @@ from pfb.kernels.decimation import FILL
 from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.budget import Size, overhead_of, raw_samples_of, require, samples_of, sums_of
+from pfb.pipeline.budget import Size, overhead_of, raw_samples_of, require, samples_of
 from pfb.pipeline.masking import masked
 from pfb.pipeline.planning import Plan, dictionary_of
 from pfb.solvers.primal_dual import step_sizes
@@ -126,12 +126,14 @@ def forecast(plan: Plan, config: Clean, nworker: int, nthread: int) -> Forecast:
 def solver_of(plan: Plan, config: Clean, nworker: int, nthread: int) -> PrimalDual:
     """Return the builder of the iterations that the run would have."""
     dictionary = dictionary_of(config, plan.geometry.shape)
-    nband = len(plan.bands)
+    nband = len(plan.planes)
+    products = tuple(plane.stokes for plane in plan.planes)
     constraint = Constraint(config.positivity, masked(config))
     grain, blocks = lay_out(nband, dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
     steps = step_sizes(1.0, dictionary.norm_squared, constraint.active)
     return PrimalDual(
-        Names(token("forecast")), blocks, dictionary, JointPrior(config.prior, nband), steps, 1.0, constraint=constraint,
+        Names(token("forecast")), blocks, dictionary, JointPrior(config.prior, nband, products=products), steps, 1.0,
+        constraint=constraint,
         nworker=nworker, owners=spread(nband, nworker) if nworker > 1 else (), grain=grain, lanes=nthread,
     )  # fmt: skip
 
@@ -163,7 +165,7 @@ def _size(solver: PrimalDual, key: Key) -> int:
     """Return the bytes of a sum over bands, or of the factors made from it."""
     index = key[1:]
     (b0, b1), (t0, t1) = solver.blocks.bases[index[0]], solver.blocks.tiles[index[1]]
-    return sums_of(solver.prior.name) * (b1 - b0) * (t1 - t0) * solver.dictionary.dtype.itemsize
+    return solver.prior.nstatistic * (b1 - b0) * (t1 - t0) * solver.dictionary.dtype.itemsize
 
 
 def seconds(plan: Plan, config: Clean) -> Seconds:
@@ -174,14 +176,15 @@ def seconds(plan: Plan, config: Clean) -> Seconds:
     size = dictionary.dtype.itemsize
     start = iteration = residual = 0.0
     highest = max(band.freq_max for band in plan.bands)
-    for v, band in enumerate(plan.bands):
-        samples, longest = samples_of(plan, v), plan.longest * band.freq_max / highest
+    for plane in plan.planes:
+        read = sum(raw_samples_of(plan, plane.band))
+        samples, longest = samples_of(plan, plane.band), plan.longest * plan.bands[plane.band].freq_max / highest
         product = _product(plan, config, longest, samples)
         once = [_gridding(plan, config, longest, samples, shape) for shape in (plan.geometry.shape, plan.psf_shape)]
         iteration += product + pixels * (IMAGE[size] + BASIS[size] * dictionary.codomain[0])
         residual += 2 * once[0]
-        start += sum(once) + READ * sum(raw_samples_of(plan, v)) + FIRST * pixels + LANCZOS * (product + CONVOLUTION[4] * pixels)
-    end = len(plan.bands) * pixels * (PRODUCTS + min(GRADIENTS, config.cg_maxit) * CONVOLUTION[size])
+        start += sum(once) + READ * read + FIRST * pixels + LANCZOS * (product + CONVOLUTION[4] * pixels)
+    end = len(plan.planes) * pixels * (PRODUCTS + min(GRADIENTS, config.cg_maxit) * CONVOLUTION[size])
     return Seconds(ALWAYS + 1e-9 * (start + residual), 1e-9 * iteration, 1e-9 * residual, 1e-9 * end)
 
 

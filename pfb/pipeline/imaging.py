@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, NamedTuple
@@ -26,15 +26,16 @@ from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.chi_squared import Expected
 from pfb.operators.measurement import Gridder
+from pfb.pipeline.blanks import only_zeros, warn_of_blanks, warn_of_zeros
 from pfb.pipeline.budget import raw_samples_of, require_disk, samples_of
 from pfb.pipeline.forecast import announce
-from pfb.pipeline.planning import Plan, make, nyquist_cell
+from pfb.pipeline.planning import Plan, make, nyquist_cell, parse_products
 from pfb.pipeline.products import KINDS, Images, product_paths, write_products
 from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
 from pfb.pipeline.weighting import cost, scheme_of, thermal
-from pfb.types import Real, Visibilities
+from pfb.types import Band, Plane, Real
 
 Prepare = Callable[[Plan], Mapping[str, Any]]
 Attempt = Callable[..., Any]
@@ -67,22 +68,48 @@ class Run:
 
 @dataclass(frozen=True)
 class Imaged:
-    """What is resident once the dirty images are made; bands without data are left out."""
+    """What is resident once the dirty images are made; planes without data are left out."""
 
-    bands: list[int]
-    """Numbers of the bands that have data."""
+    planes: list[Plane]
+    """The planes that have data: what follows has an entry for each."""
     visibilities: list[Key]
     dirty: list[Key]
     psf: list[Key]
-    total: float
-    """Sum of the weights of all bands."""
-    wsum: list[float]
+    expected: list[Expected]
+    """What noise would make of it."""
+    weights: list[float]
+    """Sum of the weights."""
+    wsum: dict[int, float]
+    """The same of all bands of each product that has data, by its number."""
     freq: list[float]
     """Effective frequency of every band in Hz, with data or without."""
-    expected: list[Expected]
-    """What noise comes to in every band with data."""
+    leading: int
+    """Number of the product that decides where emission is: I if it has data, or the first that has."""
     natural: list[Key]
     """Visibilities with natural weights; only where weights are going to be renewed."""
+
+    def of(self, product: int, keys: Sequence[Key]) -> dict[int, Key]:
+        """Pick the keys of a product, by the place of their plane."""
+        return {v: key for v, (plane, key) in enumerate(zip(self.planes, keys, strict=True)) if plane.stokes == product}
+
+    def shares(self, product: int) -> list[float]:
+        """Return the part of each band with data in the weights of a product."""
+        own = [w for w, plane in zip(self.weights, self.planes, strict=True) if plane.stokes == product]
+        return [w / self.wsum[product] for w in own]
+
+    @cached_property
+    def scales(self) -> dict[int, float]:
+        """The least thermal noise of any product over that of each: what is multiplied with it is as noisy in all of them."""
+        noise = {
+            s: math.sqrt(sum(self.expected[v].variance for v in self.of(s, self.visibilities))) / wsum
+            for s, wsum in self.wsum.items()
+        }
+        return {s: min(noise.values()) / own for s, own in noise.items()}
+
+    @property
+    def totals(self) -> list[float]:
+        """What the images of each plane are divided by while minimising: Jy/beam, times the scale of the product."""
+        return [self.wsum[plane.stokes] / self.scales[plane.stokes] for plane in self.planes]
 
 
 class Opened(NamedTuple):
@@ -127,7 +154,7 @@ def opened(
     final, (data, planned), extra = preflight(sets, config, report, maker=maker, prepare=prepare)
     with staged(final, config.overwrite) as store, scratch(final) as parking:
         nthreads = 1
-        with open_engine(config, len(planned.bands), parking, report) as engine, profiled(config, engine, report):
+        with open_engine(config, len(planned.planes), parking, report) as engine, profiled(config, engine, report):
             nthreads = engine.nthread
             report.message(announce(planned, config, engine))
             shape = planned.psf_shape
@@ -135,7 +162,7 @@ def opened(
                 store,
                 Layout(
                     maker=maker, geometry=planned.geometry, observation=data.observation, bands=planned.bands,
-                    psf_shape=shape, options=asdict(config), **extra,
+                    psf_shape=shape, products=planned.products, options=asdict(config), **extra,
                 ),
             )  # fmt: skip
             made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine))
@@ -189,7 +216,7 @@ def require_output(config: Image, maker: str) -> Path:
     final = Path(f"{config.output}.zarr")
     if final.name == ".zarr":
         raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
-    paths = product_paths(config.output, KINDS[maker])
+    paths = product_paths(config.output, KINDS[maker], parse_products(config.stokes))
     require_writable([final, *(path for group in paths.values() for path in group), *folders(config)], config.overwrite)
     return final
 
@@ -209,8 +236,9 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
     for warning in planned.warnings:
         report.warning(warning)
     g, bands = planned.geometry, planned.bands
+    stokes = "" if planned.products == "I" else f" in Stokes {', '.join(planned.products)}"
     report.message(
-        f"{len(bands)} band{'s' * (len(bands) > 1)} of {g.nx} x {g.ny} pixels of {np.degrees(g.cell) * 3600:.4g} arcsec, "
+        f"{len(bands)} band{'s' * (len(bands) > 1)}{stokes} of {g.nx} x {g.ny} pixels of {np.degrees(g.cell) * 3600:.4g} arcsec, "
         f"{bands[0].freq_min / 1e6:.6g} - {bands[-1].freq_max / 1e6:.6g} MHz"
     )
     before = sum(sum(raw_samples_of(planned, band.index)) for band in bands)
@@ -221,9 +249,9 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
 
 
 def gridder(planned: Plan, config: Image, engine: Engine) -> Gridder:
-    """Return the gridder of a run; a band has the threads that its neighbours leave."""
+    """Return the gridder of a run; a plane has the threads that its neighbours leave."""
     g = planned.geometry
-    nthreads = max(engine.nthread // engine.nworker // -(-len(planned.bands) // engine.nworker), 1)
+    nthreads = max(engine.nthread // engine.nworker // -(-len(planned.planes) // engine.nworker), 1)
     return Gridder(g.shape, g.cell, config.epsilon, config.wgridding, nthreads)
 
 
@@ -233,20 +261,20 @@ def names_of(sets: Iterable[str], config: Image) -> Names:
 
 
 def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Imaged:
-    """Read, weigh and grid all bands, and write dirty images, PSFs and weight sums to the store.
+    """Read, weigh and grid all planes, and write dirty images, PSFs and weight sums to the store.
 
     Raises
     ------
     InputError
-        If no band has an unflagged sample.
+        If no plane has an unflagged sample.
     """
-    names, planned = run.names, run.plan
+    names, planned, nproduct = run.names, run.plan, len(run.plan.products)
     graph: Graph = {}
-    loaded = imaging.load(graph, names, planned.loaders, config.clip)
+    loaded = imaging.load(graph, names, planned.loaders, config.clip, nproduct)
     run_stage(engine, report, "read", graph, loaded)
 
     graph = {}
-    weighed = imaging.weigh(graph, names, loaded, scheme_of(config, planned.geometry))
+    weighed = imaging.weigh(graph, names, loaded, scheme_of(config, planned.geometry), nproduct)
     sums = imaging.sums(graph, names, loaded, weighed)
     flat = [add(graph, names.within("zeros").key("statistics", v), only_zeros, ref(key)) for v, key in enumerate(weighed)]
     noise = chi_squared.expectations(graph, names, loaded, weighed)
@@ -255,15 +283,12 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     engine.drop(sums + noise)
 
     active = require_data(run.data, planned, config, [own.wsum for own in totals])
-    _warn_of_zeros(run, report, engine.fetch(flat))
+    warn_of_zeros(planned, report, engine.fetch(flat))
     engine.drop(flat)
-    for band in planned.bands:
-        if band.index not in active:
-            report.warning(
-                f"band {band.index} ({band.freq_min / 1e6:.6g} - {band.freq_max / 1e6:.6g} MHz) has no unflagged data: "
-                "its images are blank and its model is interpolated"
-            )
-    report.message(cost(config, totals, expected))
+    planes = [planned.planes[v] for v in active]
+    warn_of_blanks(planned, planes, report)
+    leading = min((plane.stokes for plane in planes), key=lambda s: planned.products[s] != "I")
+    report.message(cost(config, totals[leading::nproduct], expected[leading::nproduct]))
     engine.narrow(active)
     engine.drop(key for i, keys in enumerate(zip(weighed, loaded, strict=True)) for key in keys if i not in active)
     used, natural = ([keys[i] for i in active] for keys in (weighed, loaded))
@@ -271,62 +296,73 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
         engine.drop(natural)
         natural = []
     expected = [expected[i] for i in active]
-    weights = record_weights(run, active, [totals[i] for i in active], expected)
-    dirty, psfs = grid_images(run, active, used, names, engine, report)
-    return Imaged(active, used, dirty, psfs, *weights, expected, natural)
+    weights = record_weights(run, planes, [totals[i] for i in active], expected)
+    dirty, psfs = grid_images(run, planes, used, names, engine, report)
+    return Imaged(planes, used, dirty, psfs, expected, *weights, leading, natural)
 
 
 class Weights(NamedTuple):
     """What the weights of a run come to, see `Imaged`."""
 
-    total: float
-    wsum: list[float]
+    weights: list[float]
+    wsum: dict[int, float]
     freq: list[float]
 
 
-def record_weights(run: Run, bands: Sequence[int], sums: Sequence[imaging.Sums], expected: Sequence[Expected]) -> Weights:
-    """Write what is known of the weights of every band to the store, and return it.
+def record_weights(run: Run, planes: Sequence[Plane], sums: Sequence[imaging.Sums], expected: Sequence[Expected]) -> Weights:
+    """Write what is known of the weights of every plane to the store, and return it.
 
     Parameters
     ----------
     run : Run
         What is imaged.
-    bands : sequence of int
-        Numbers of the bands with data.
+    planes : sequence of Plane
+        Those with data.
     sums, expected
         Of those.
     """
-    known = dict(zip(bands, zip(sums, expected, strict=True), strict=True))
-    wsum = [known[band.index][0].wsum if band.index in known else 0.0 for band in run.plan.bands]
-    freq = [known[band.index][0].freq if band.index in known else band.freq for band in run.plan.bands]
-    noise = [thermal(*known[band.index]) if band.index in known else math.nan for band in run.plan.bands]
-    for name, values in (("wsum", wsum), ("freq", freq), ("thermal", noise)):
-        dataset.write(run.store, name, None, np.array(values))
-    return Weights(float(sum(wsum)), wsum, freq)
+    known, plan = dict(zip(planes, sums, strict=True)), run.plan
+    shape = len(plan.products), len(plan.bands)
+    wsum, noise = np.zeros(shape), np.full(shape, np.nan)
+    for plane, own, foretold in zip(planes, sums, expected, strict=True):
+        wsum[plane], noise[plane] = own.wsum, thermal(own, foretold)
+    freq = [frequency(band, [own for plane, own in known.items() if plane.band == band.index]) for band in plan.bands]
+    for name, values in (("wsum", wsum), ("freq", np.array(freq)), ("thermal", noise)):
+        dataset.write(run.store, name, None, values)
+    totals = {s: float(sum(wsum[s].tolist())) for s in range(shape[0])}
+    return Weights([own.wsum for own in sums], {s: total for s, total in totals.items() if total > 0}, freq)
+
+
+def frequency(band: Band, products: Sequence[imaging.Sums]) -> float:
+    """Return the effective frequency of a band: the mean over its samples of all products with data, with their weights."""
+    if len(products) < 2:
+        return products[0].freq if products else band.freq
+    return float(np.average([own.freq for own in products], weights=[own.wsum for own in products]))
 
 
 def grid_images(
-    run: Run, bands: Sequence[int], visibilities: list[Key], names: Names, engine: Engine, report: Reporter
+    run: Run, planes: Sequence[Plane], visibilities: list[Key], names: Names, engine: Engine, report: Reporter
 ) -> tuple[list[Key], list[Key]]:
-    """Make dirty images, PSFs and beams of the bands with data, and write them to the store; returns keys of the first two."""
+    """Make dirty images, PSFs and beams of the planes with data, and write them to the store; returns keys of the first two."""
     graph: Graph = {}
     dirty = imaging.dirty(graph, names, visibilities, run.gridder)
     psfs = imaging.psf(graph, names, visibilities, run.gridder, run.plan.psf_shape)
     beams = [add(graph, names.key("beam", v), fit, ref(key), run.gridder.cell) for v, key in enumerate(psfs)]
-    writes = [write(graph, names, run.store, variable, band, v, key)
+    writes = [write(graph, names, run.store, variable, plane, v, key)
               for variable, keys in (("dirty", dirty), ("psf", psfs), ("beam", beams))
-              for v, (band, key) in enumerate(zip(bands, keys, strict=True))]  # fmt: skip
+              for v, (plane, key) in enumerate(zip(planes, keys, strict=True))]  # fmt: skip
     run_stage(engine, report, "grid", graph, dirty + psfs + beams + writes)
-    for index, beam in zip(bands, engine.fetch(beams), strict=True):
+    for plane, beam in zip(planes, engine.fetch(beams), strict=True):
         if np.isnan(beam).any():
-            report.warning(f"the PSF of band {index} has no main lobe to fit a beam to: it is left out of restored images")
+            what = run.plan.name(plane)
+            report.warning(f"the PSF of {what} has no main lobe to fit a beam to: it is left out of restored images")
     engine.drop(beams + writes)
     return dirty, psfs
 
 
 def require_data(data: SelectedData, planned: Plan, config: Image, wsums: Sequence[float]) -> list[int]:
-    """Return the numbers of the bands whose weights have a sum above zero; raises `InputError` if there is none."""
-    active = [band.index for band, wsum in zip(planned.bands, wsums, strict=True) if wsum > 0]
+    """Return the numbers of the planes whose weights have a sum above zero; raises `InputError` if there is none."""
+    active = [v for v, wsum in enumerate(wsums) if wsum > 0]
     if active:
         return active
     if config.weighting != "natural" and planned.geometry.cell > nyquist_cell(data.longest_baseline_wavelengths):
@@ -334,31 +370,8 @@ def require_data(data: SelectedData, planned: Plan, config: Image, wsums: Sequen
             f"--cell {config.cell} arcsec is too large for any of the baselines, which --weighting {config.weighting} "
             "therefore leaves out: make the pixels smaller"
         )
-    raise InputError("all selected samples are flagged or have weight zero: select others or unflag some")
-
-
-def only_zeros(band: Sequence[Visibilities]) -> dict[int, bool]:
-    """Say of every window of a band that has samples whether all are zero."""
-    found: dict[int, bool] = {}
-    for part in band:
-        if part.weight.any():
-            found[part.window] = found.get(part.window, True) and not part.vis.any()
-    return found
-
-
-def _warn_of_zeros(run: Run, report: Reporter, found: Sequence[Mapping[int, bool]]) -> None:
-    """Name the sets, or the spectral windows of a set, whose data column was made but never filled."""
-    verdicts: dict[tuple[str, str], dict[int, bool]] = {}
-    for windows, parts in zip(run.plan.windows, found, strict=True):
-        for number, zero in parts.items():
-            window = windows[number]
-            own = verdicts.setdefault((window.path, window.data_column), {})
-            own[window.spw] = own.get(window.spw, True) and zero
-    for (path, column), own in verdicts.items():
-        empty = sorted(spw for spw, zero in own.items() if zero)
-        where = "" if len(empty) == len(own) else f" in spectral window{'s' * (len(empty) > 1)} {', '.join(map(str, empty))}"
-        if empty:
-            report.warning(f"{column} of {path} holds only zeros{where}: choose another column with --data-column, or fill it")
+    stokes = "" if planned.products == "I" else f", or lack a correlation that Stokes {', '.join(planned.products)} need"
+    raise InputError(f"all selected samples are flagged or have weight zero{stokes}: select others or unflag some")
 
 
 def run_stage(engine: Engine, report: Reporter, name: str, graph: Graph, keep: list[Key]) -> None:
@@ -367,16 +380,16 @@ def run_stage(engine: Engine, report: Reporter, name: str, graph: Graph, keep: l
         engine.run(graph, keep, advance)
 
 
-def write(graph: Graph, names: Names, store: Path, variable: str, band: int, index: int, key: Key) -> Key:
-    """Add a task that writes one band of a variable where the band is; returns its key."""
+def write(graph: Graph, names: Names, store: Path, variable: str, plane: Plane, index: int, key: Key) -> Key:
+    """Add a task that writes one plane of a variable where the plane is; returns its key."""
     place = list(dataset.SCHEMA).index(variable)
-    call = partial(write_band, str(store), variable, band)
+    call = partial(write_plane, str(store), variable, plane)
     return add(graph, names.key("write", place, index), imaging.call, call, ref(key))
 
 
-def write_band(store: str, variable: str, band: int, array: Real) -> None:
-    """Write one band of a variable; returns nothing, so that nothing travels."""
-    dataset.write(store, variable, band, array)
+def write_plane(store: str, variable: str, plane: Plane, array: Real) -> None:
+    """Write one plane of a variable; returns nothing, so that nothing travels."""
+    dataset.write(store, variable, plane, array)
 
 
 def fit(psf: Real, cell: float) -> Real:

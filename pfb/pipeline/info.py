@@ -9,11 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfb.config import Imaging
-from pfb.io.metadata import STOKES, Field, RowGroup, SetDescription, SpectralWindow, describe
+from pfb.io.metadata import Field, RowGroup, SetDescription, SpectralWindow, describe
 from pfb.io.selection import list_ranges
 from pfb.io.time_ranges import iso
 from pfb.io.window import Baseline, flagged_fraction, longest_baseline, shortest_baseline, survey
 from pfb.pipeline.planning import LARGEST_DEFAULT, default_cell, default_npix, first_null_width
+from pfb.types import CORRELATION_NAMES
 
 ReportTable = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
@@ -154,7 +155,7 @@ def _window_row(w: SpectralWindow, flagged: float | None) -> tuple[str, ...]:
 
 
 def _names(correlations: Iterable[int]) -> str:
-    return " ".join(STOKES.get(c, str(c)) for c in correlations)
+    return " ".join(CORRELATION_NAMES.get(c, str(c)) for c in correlations)
 
 
 def _sexagesimal(value: float, letters: str, sign: bool = False) -> str:

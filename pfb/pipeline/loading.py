@@ -1,4 +1,4 @@
-"""Tasks that read a piece of a measurement set, make Stokes visibilities of it, and average them."""
+"""Tasks that read a piece of a measurement set, make visibilities of the Stokes products of it, and average them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pfb.io.measurement_set import Piece, read
 from pfb.io.time_axis import row_columns
 from pfb.kernels.averaging import Averaging, Means, Rows, groups
-from pfb.kernels.stokes import stokes_i
+from pfb.kernels.stokes import available, stokes
 from pfb.types import Complex, Real, Visibilities
 
 READ = 1 << 19
@@ -16,7 +16,7 @@ READ = 1 << 19
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Loader:
-    """Read the Stokes I visibilities of some rows and channels.
+    """Read the visibilities of some rows and channels once for all Stokes products.
 
     Parameters
     ----------
@@ -28,8 +28,10 @@ class Loader:
         Their frequencies in Hz.
     correlations : tuple of int
         casacore's numbers of the stored correlations.
+    products : str
+        Some of ``IQUV``.
     rule : str
-        How the weights of the two hands are combined, see `stokes_i`.
+        How the weights of two correlations are combined, see `pfb.kernels.stokes.combine`.
     averaging : Averaging, optional
         How far samples are averaged.
     window : int
@@ -40,23 +42,34 @@ class Loader:
     channels: slice
     freq: Real
     correlations: tuple[int, ...]
+    products: str = "I"
     rule: str = "l2"
     averaging: Averaging | None = None
     window: int = 0
 
-    def __call__(self) -> tuple[Visibilities, ...]:
-        """Return the visibilities: one part, or those whose baselines average the same channels."""
+    def __call__(self) -> tuple[tuple[Visibilities, ...], ...]:
+        """Return the visibilities of each product: one part, or those whose baselines average the same channels.
+
+        A product that the correlations do not give has none. Without averaging the products share their coordinates.
+        """
         if self.averaging is None:
-            return (Visibilities(*self._stokes(self.piece), self.window),)
-        columns = Rows(*row_columns(self.piece))
-        means = Means(groups(self.averaging, columns, self.freq), self.freq)
+            uvw, made = self._stokes(self.piece)
+            return tuple(() if one is None else (Visibilities(uvw, self.freq, *one, self.window),) for one in made)
+        members = groups(self.averaging, Rows(*row_columns(self.piece)), self.freq)
+        means = [Means(members, self.freq) if available(p, self.correlations) else None for p in self.products]
         step = max(READ // self.freq.size, 1)
         for first in range(self.piece.first, self.piece.last, step):
             some = replace(self.piece, first=first, last=min(first + step, self.piece.last))
-            uvw, _, vis, weight = self._stokes(some)
-            means.add(slice(first - self.piece.first, some.last - self.piece.first), uvw, vis, weight)
+            uvw, made = self._stokes(some)
+            where = slice(first - self.piece.first, some.last - self.piece.first)
+            for own, one in zip(means, made, strict=True):
+                if own is not None and one is not None:
+                    own.add(where, uvw, *one)
+        return tuple(() if own is None else self._parts(own) for own in means)
+
+    def _parts(self, means: Means) -> tuple[Visibilities, ...]:
         return tuple(part._replace(window=self.window) for part in means.result())
 
-    def _stokes(self, piece: Piece) -> tuple[Real, Real, Complex, Real]:
+    def _stokes(self, piece: Piece) -> tuple[Real, list[tuple[Complex, Real] | None]]:
         raw = read(piece, self.channels)
-        return raw.uvw, self.freq, *stokes_i(raw.vis, raw.weight, self.correlations, self.rule)
+        return raw.uvw, stokes(raw.vis, raw.weight, self.correlations, self.products, self.rule)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import numpy as np
@@ -106,13 +106,13 @@ class Masks:
         self._levels, self._cycles = levels(config), cycles(config)
         self._search: Search | None = None
 
-    def prepare(self, psfs: Sequence[Key], total: float) -> None:
+    def prepare(self, psfs: Mapping[int, Key], total: float) -> None:
         """Read the user's mask, and find the beam that emission is looked for with.
 
         Parameters
         ----------
-        psfs : sequence of Key
-            Raw PSFs of all bands.
+        psfs : mapping
+            Keys of the raw PSFs of all bands, by the number of their plane.
         total : float
             Sum of the weights of all bands.
 
@@ -128,7 +128,7 @@ class Masks:
         keys = [self._fixed]
         if self._levels:
             names = self.names.within("mask")
-            psf = mfs(graph, names, list(psfs), total)
+            psf = mfs(graph, names, psfs, total)
             keys.append(add(graph, names.key("beam", 0), _beam, ref(psf), self.geometry.cell))
         self.engine.run(graph, keys)
         self.key = self._fixed
@@ -155,7 +155,7 @@ class Masks:
         return [self.key] if self.key is not None and self.key != self._fixed else []
 
     def renew(
-        self, cycle: int, residuals: Sequence[Key], models: Sequence[Key], shares: Sequence[float], total: float
+        self, cycle: int, residuals: Mapping[int, Key], models: Mapping[int, Key], shares: Sequence[float], total: float
     ) -> Found | None:
         """Make the automatic mask from the present residual and model, if it is due at this cycle.
 

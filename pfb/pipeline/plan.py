@@ -78,6 +78,7 @@ def _work(planned: Plan, config: Config, nworker: int, nthread: int) -> list[tup
     found = forecast(planned, config, nworker, nthread)
     return [
         ("bands", str(len(planned.bands))),
+        *([("Stokes products", ", ".join(planned.products))] if planned.products != "I" else []),
         ("samples", f"{budget(planned, config, 1, 1).samples:.4g}"),
         ("tasks of an iteration", str(found.tasks)),
         ("between workers per iteration", f"{found.moved / 2**20:.4g} MiB"),

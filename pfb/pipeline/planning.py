@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,18 +12,19 @@ from pfb.config import Clean, Image
 from pfb.errors import InputError
 from pfb.io.measurement_set import SelectedData, Window, pieces
 from pfb.kernels.gridding import good_even
-from pfb.kernels.stokes import stokes_i
+from pfb.kernels.stokes import PRODUCTS, available, require
 from pfb.kernels.weighting import LIGHTSPEED
 from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.averaging import averaged, averaging_of, fraction_left, smearing
 from pfb.pipeline.loading import Loader
-from pfb.types import Band, Geometry, Real
+from pfb.types import Band, Geometry, Plane, Real
 
 DEFAULT_NBAND = 4
 DIGITS = 3
 """Significant digits of a default pixel size, in arcseconds."""
 LARGEST_DEFAULT = 16384
 """Pixels along an axis above which the default field of view is refused: it needs a decision, not a default."""
+
 
 @dataclass(frozen=True)
 class Plan:
@@ -43,6 +44,18 @@ class Plan:
     """The longest baseline in wavelengths, at the highest frequency."""
     left: tuple[tuple[float, ...], ...] = ()
     """``[band][part]``: samples that averaging leaves of one; empty if there is none."""
+    products: str = "I"
+    """The Stokes products, in the order that was asked for."""
+
+    @property
+    def planes(self) -> tuple[Plane, ...]:
+        """Every image of the run: those of a band together, since they share its samples."""
+        return tuple(Plane(s, band) for band in range(len(self.bands)) for s in range(len(self.products)))
+
+    def name(self, plane: Plane) -> str:
+        """Return what users are told of a plane: its band, and its product if that is not I alone."""
+        stokes = "" if self.products == "I" else f" of Stokes {self.products[plane.stokes]}"
+        return f"band {plane.band}{stokes}"
 
 
 def make(data: SelectedData, config: Image) -> Plan:
@@ -51,8 +64,11 @@ def make(data: SelectedData, config: Image) -> Plan:
     Raises
     ------
     InputError
-        If the options of the image grid or of the bands contradict each other or the data, or the data give no Stokes I.
+        If the options of the image grid or of the bands contradict each other or the data, or the data do not give
+        one of the Stokes products.
     """
+    products = parse_products(config.stokes)
+    lacking = _lacking(data.windows, products)
     geometry, warnings = image_geometry(data, config)
     oversized = [good_even(math.ceil(config.psf_oversize * n)) for n in geometry.shape]
     # Neither the order of the sets nor that of windows in them: sums over the windows of a band are to round the same way.
@@ -72,8 +88,8 @@ def make(data: SelectedData, config: Image) -> Plan:
     left = tuple(tuple(map(fraction_left, own)) for own in loaders)
     warnings += _smeared([own[0] for band in loaders for own in band], config, geometry, data.longest_baseline_wavelengths)
     return Plan(
-        geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), tuple(warnings),
-        data.longest_baseline_wavelengths, left,
+        geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), (*warnings, *lacking),
+        data.longest_baseline_wavelengths, left, products,
     )  # fmt: skip
 
 
@@ -88,16 +104,36 @@ def _smeared(loaders: Sequence[Loader], config: Image, geometry: Geometry, longe
 
 
 def _loaders(window: Window, channels: slice, number: int, config: Image, geometry: Geometry) -> tuple[Loader, ...]:
-    rule = config.stokes_weight
-    nothing = np.zeros((0, 0, len(window.correlations)))
-    stokes_i(nothing.astype(complex), nothing, window.correlations, rule)  # refuses here what it would in a task
     freq = np.ascontiguousarray(window.freq[channels])
     found = [
-        Loader(piece=piece, channels=channels, freq=freq, correlations=window.correlations, rule=rule, window=number)
+        Loader(
+            piece=piece, channels=channels, freq=freq, correlations=window.correlations,
+            products=parse_products(config.stokes), rule=config.stokes_weight, window=number,
+        )
         for piece in pieces(window)
-    ]
+    ]  # fmt: skip
     averaging = averaging_of(config, geometry, window, freq)
     return tuple(found) if averaging is None else averaged(found[0], window, *averaging)
+
+
+def parse_products(text: str) -> str:
+    """Read which Stokes products are asked for, such as ``IQUV``; raises `InputError` for anything else."""
+    products = text.replace(",", "").upper()
+    if not products or set(products) - set(PRODUCTS) or len(set(products)) < len(products):
+        raise InputError(f"--stokes: cannot read {text!r} as Stokes products; write those of I, Q, U, V that you want, e.g. IQUV")
+    return products
+
+
+def _lacking(windows: Iterable[Window], products: str) -> list[str]:
+    """Say of which windows a product cannot be made; raises `InputError` if it cannot be made of any."""
+    sentences = []
+    for product in products:
+        require(product, [w.correlations for w in windows])
+        without = [w for w in windows if not available(product, w.correlations)]
+        for path in dict.fromkeys(w.path for w in without):
+            names = ", ".join(str(w.spw) for w in without if w.path == path)
+            sentences.append(f"{path}: the correlations of spectral window {names} give no Stokes {product}, which lacks it")
+    return sentences
 
 
 def band_channels(windows: tuple[Window, ...], nband: int | None) -> list[list[slice]]:

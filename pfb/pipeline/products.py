@@ -2,7 +2,8 @@
 
 The dataset is raw. A plane of a cube is ``raw_b / wsum_b``, in Jy per beam of its own PSF; an
 MFS image is ``sum_b raw_b / sum_b wsum_b``, the PSF alike, so that both peak at one. The MFS
-model is the mean of the bands' models with the weights ``wsum_b``.
+model is the mean of the bands' models with the weights ``wsum_b``. Each Stokes product has weights, a PSF and
+files of its own.
 """
 
 from __future__ import annotations
@@ -23,15 +24,15 @@ from pfb.io.picture import Panel, quicklook
 from pfb.io.staging import require_writable, staged
 from pfb.kernels.beam import common_beam, describe, encloses, fit_lobe, restore
 from pfb.pipeline.reporting import Reporter, Silent
-from pfb.types import Band, Beam, Real
+from pfb.types import Band, Beam, Plane, Real
 
 KINDS = {"image": ("dirty", "psf", "quicklook"), "clean": ("dirty", "psf", "model", "residual", "image", "quicklook")}
 
 Choice = Beam | Literal["native", "common"]
 
 
-def product_paths(prefix: str | Path, kinds: Sequence[str]) -> dict[str, list[Path]]:
-    """Return the files of each kind: its MFS image and its cube, or the picture.
+def product_paths(prefix: str | Path, kinds: Sequence[str], products: str = "I") -> dict[str, list[Path]]:
+    """Return the files of each kind: its MFS image and its cube of each Stokes product, or the picture.
 
     Parameters
     ----------
@@ -39,9 +40,15 @@ def product_paths(prefix: str | Path, kinds: Sequence[str]) -> dict[str, list[Pa
         What their names begin with.
     kinds : sequence of str
         ``KINDS["clean"]``, ``KINDS["image"]`` or some of them.
+    products : str
+        Stokes products; their letters are in the names unless there is only I.
     """
-    names = {kind: ["-quicklook.png"] if kind == "quicklook" else [f"-{kind}-mfs.fits", f"-{kind}-cube.fits"] for kind in kinds}
-    return {kind: [Path(f"{prefix}{suffix}") for suffix in suffixes] for kind, suffixes in names.items()}
+    letters = [""] if products == "I" else [f"-{product}" for product in products]
+    paths = {}
+    for kind in kinds:
+        each = [f"{letter}-{kind}-{what}.fits" for letter in letters for what in ("mfs", "cube")]
+        paths[kind] = [Path(f"{prefix}{suffix}") for suffix in (["-quicklook.png"] if kind == "quicklook" else each)]
+    return paths
 
 
 def write_products(
@@ -76,7 +83,7 @@ def write_products(
     nthreads : int
         Threads of the Fourier transforms; 0 uses all.
     inspect : callable, optional
-        Is given the images once they are written, while they are at hand.
+        Is given the images of the leading Stokes product once they are written, while they are at hand.
 
     Returns
     -------
@@ -89,30 +96,63 @@ def write_products(
         If the store is unusable, a kind is unknown to it, a file cannot be written, or the beam is too narrow.
     """
     report = report or Silent()
-    maker = store.open_dataset(dataset).attrs["maker"]
+    ds = store.open_dataset(dataset)
+    maker, products = ds.attrs["maker"], store.products(ds)
     kinds = kinds or KINDS[maker]
     unknown = [kind for kind in kinds if kind not in KINDS[maker]]
     if unknown:
         raise InputError(
             f"{dataset} was made by pfb {maker} and gives no {', '.join(unknown)}; choose from {', '.join(KINDS[maker])}"
         )
-    paths = product_paths(prefix, kinds)
+    paths = product_paths(prefix, kinds, products)
     files = [path for group in paths.values() for path in group]
     require_writable(files, overwrite)
-    images = Images(dataset, beam, report, nthreads)
+    images = images_of(dataset, beam, report, nthreads)
     with ExitStack() as stack, report.stage("products", len(files)) as done:
         for kind, group in paths.items():
             _write(images, kind, [stack.enter_context(staged(path, overwrite)) for path in group])
             done(len(group))
         if inspect:
-            inspect(images)
+            inspect(leading(images))
     return files
 
 
-def _write(images: Images, kind: str, paths: Sequence[Path]) -> None:
+def images_of(dataset: str | Path, beam: Choice, report: Reporter, nthreads: int) -> list[Images]:
+    """Return the images of each Stokes product of a finished run; parameters as of `Images`.
+
+    The common beam, if it is asked for, encloses the beams of all of them.
+
+    Raises
+    ------
+    InputError
+        If the store is unusable or has no data.
+    """
+    products = store.products(store.open_dataset(dataset))
+    images = [Images(dataset, beam, report, nthreads, s) for s in range(len(products))]
+    if not any(own.good for own in images):
+        raise InputError(f"{dataset} has no band with data; relax the selection or the flags and make it again")
+    if beam == "common":
+        target = common_beam([found for own in images if own.good for found in (*own.natives, own.native) if found])
+        for own in images:
+            own.beam = target
+    return images
+
+
+def leading(images: Sequence[Images]) -> Images:
+    """Return the images of I if it has data, else of the first product that has."""
+    return min((own for own in images if own.good), key=lambda own: own.product != "I")
+
+
+def _write(images: Sequence[Images], kind: str, paths: Sequence[Path]) -> None:
     if kind == "quicklook":
-        quicklook(paths[0], _panels(images), images.geometry, title=_title(images))
+        first = leading(images)
+        quicklook(paths[0], _panels(first, images), first.geometry, title=_title(first))
         return
+    for own, mfs, cube in zip(images, paths[::2], paths[1::2], strict=True):
+        _write_product(own, kind, mfs, cube)
+
+
+def _write_product(images: Images, kind: str, mfs: Path, cube: Path) -> None:
     if kind == "model":
         beams, beam = [], None
     elif kind == "image":
@@ -124,23 +164,30 @@ def _write(images: Images, kind: str, paths: Sequence[Path]) -> None:
         geometry=images.psf_geometry if kind == "psf" else images.geometry,
         observation=store.observation(images.ds),
         unit="Jy/pixel" if kind == "model" else "Jy/beam",
+        stokes="IQUV".index(images.product) + 1,
         history=(f"pfb {images.ds.attrs['maker']}", *options),
     )
-    write_mfs(paths[0], images.mfs(kind), info, images.band, beam)
-    write_cube(paths[1], images.planes(kind), info, images.bands, beams)
+    write_mfs(mfs, images.mfs(kind), info, images.band, beam)
+    write_cube(cube, images.planes(kind), info, images.bands, beams)
 
 
-def _panels(images: Images) -> list[Panel]:
+def _panels(images: Images, every: Sequence[Images]) -> list[Panel]:
+    stokes = "" if images.product == "I" else f", Stokes {images.product}"
     if images.ds.attrs["maker"] == "image":
         return [
-            Panel(title="Dirty image", image=images.mfs("dirty"), unit="Jy/beam", beam=images.native),
+            Panel(title=f"Dirty image{stokes}", image=images.mfs("dirty"), unit="Jy/beam", beam=images.native),
             Panel(title="Point spread function", image=images.mfs("psf"), unit="Jy/beam", beam=images.native, kind="psf"),
         ]
-    return [
-        Panel(title="Residual", image=images.mfs("residual"), unit="Jy/beam", beam=images.native, kind="residual"),
-        Panel(title="Model", image=images.mfs("model"), unit="Jy/pixel", kind="model"),
-        Panel(title="Restored image", image=images.mfs("image"), unit="Jy/beam", beam=images.targets[-1]),
+    panels = [
+        Panel(title=f"Residual{stokes}", image=images.mfs("residual"), unit="Jy/beam", beam=images.native, kind="residual"),
+        Panel(title=f"Model{stokes}", image=images.mfs("model"), unit="Jy/pixel", kind="model"),
+        Panel(title=f"Restored image{stokes}", image=images.mfs("image"), unit="Jy/beam", beam=images.targets[-1]),
     ]
+    linear = [own for own in every if own.product in "QU" and own.good]
+    if images.product == "I" and len(linear) == 2:
+        q, u = (own.mfs("image") for own in linear)
+        panels.append(Panel(title="Polarised intensity", image=np.hypot(q, u), unit="Jy/beam", beam=linear[0].targets[-1]))
+    return panels
 
 
 def _title(images: Images) -> str:
@@ -162,38 +209,41 @@ class Images:
         Is told of beams that could not be fitted.
     nthreads : int
         Threads of the Fourier transforms; 0 uses all.
+    stokes : int
+        Place of the Stokes product among those of the run.
 
     Attributes
     ----------
+    product : str
+        Its letter.
     good : list of int
-        The bands that have data.
+        The bands that have data; if there are none all images are blank.
 
     Raises
     ------
     InputError
-        If the store is unusable or no band has data.
+        If the store is unusable.
     """
 
-    def __init__(self, dataset: str | Path, beam: Choice, report: Reporter, nthreads: int) -> None:
-        self.path, self.beam, self.report, self.nthreads = dataset, beam, report, nthreads
-        self.ds = store.open_dataset(dataset)
+    def __init__(self, dataset: str | Path, beam: Choice, report: Reporter, nthreads: int, stokes: int = 0) -> None:
+        self.path, self.beam, self.report, self.nthreads, self.stokes = dataset, beam, report, nthreads, stokes
+        whole = store.open_dataset(dataset)
+        self.ds, self.product = whole.isel(stokes=stokes), store.products(whole)[stokes]
         self.geometry, self.bands = store.geometry(self.ds), store.bands(self.ds)
         self.psf_geometry = replace(self.geometry, nx=self.ds.sizes["x_psf"], ny=self.ds.sizes["y_psf"])
         self.wsum: Real = self.ds["wsum"].values
         self.good = [band for band, weight in enumerate(self.wsum) if weight > 0]
         self._means: dict[str, Real] = {}
-        if not self.good:
-            raise InputError(f"{dataset} has no band with data; relax the selection or the flags and make it again")
 
     @cached_property
     def band(self) -> Band:
         """The band of the MFS images, at the weighted mean frequency."""
-        used = [self.bands[band] for band in self.good]
+        used = [self.bands[band] for band in self.good] or self.bands
         return Band(
             index=0,
             freq_min=min(band.freq_min for band in used),
             freq_max=max(band.freq_max for band in used),
-            freq=float(np.average([band.freq for band in used], weights=self.wsum[self.good])),
+            freq=float(np.average([band.freq for band in used], weights=self.wsum[self.good] if self.good else None)),
         )
 
     @cached_property
@@ -204,7 +254,7 @@ class Images:
     @cached_property
     def native(self) -> Beam | None:
         """The beam of the MFS PSF, None if it has no lobe."""
-        return self._fit(self.mfs("psf"), "all bands together")
+        return self._fit(self.mfs("psf"), "all bands together") if self.good else None
 
     @cached_property
     def targets(self) -> list[Beam | None]:
@@ -222,24 +272,28 @@ class Images:
         return [target if beam else None for beam in natives]
 
     def mfs(self, kind: str) -> Real:
-        """Return the (nx, ny) MFS image of a kind."""
+        """Return the (nx, ny) MFS image of a kind; NaN without data."""
+        if not self.good:
+            return self._blank(kind)
         if kind not in self._means:
             self._means[kind] = self._restored_mean() if kind == "image" else self._mean(kind)
         return self._means[kind]
 
     def planes(self, kind: str) -> Iterator[Real]:
         """Yield the (nx, ny) plane of each band; NaN without data, or without a beam if it is to be restored."""
-        geometry = self.psf_geometry if kind == "psf" else self.geometry
         for band in range(len(self.bands)):
-            if kind == "model":
+            if kind == "model" and self.good:
                 yield self._read(kind, band)
             elif band not in self.good or (kind == "image" and self.natives[band] is None):
-                yield np.full(geometry.shape, np.nan)
+                yield self._blank(kind)
             elif kind == "image":
                 residual = self._read("residual", band) / self.wsum[band]
                 yield self._restore(self._read("model", band), residual, self.natives[band], self.targets[band])
             else:
                 yield self._read(kind, band) / self.wsum[band]
+
+    def _blank(self, kind: str) -> Real:
+        return np.full((self.psf_geometry if kind == "psf" else self.geometry).shape, np.nan)
 
     def _mean(self, kind: str) -> Real:
         total: Real = np.zeros(())
@@ -258,7 +312,7 @@ class Images:
         return restore(model, residual, self.geometry.cell, native, target, self.nthreads)
 
     def _read(self, name: str, band: int) -> Real:
-        plane = store.read(self.path, name, band)
+        plane = store.read(self.path, name, Plane(self.stokes, band))
         if not np.isfinite(plane).all():
             raise InputError(f"the {name} of band {band} in {self.path} is not finite everywhere; make it again")
         return plane

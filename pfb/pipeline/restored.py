@@ -16,7 +16,7 @@ from pfb.kernels.beam import common_beam, restore
 from pfb.kernels.noise import robust_rms
 from pfb.pipeline.products import Images
 from pfb.pipeline.reporting import Reporter
-from pfb.types import Band, Beam, Geometry, Observation, Real
+from pfb.types import Band, Beam, Geometry, Observation, Plane, Real
 
 
 class Restored(Protocol):
@@ -59,8 +59,8 @@ class RunImages:
     """
 
     def __init__(self, path: str, model: bool, report: Reporter) -> None:
-        store.open_dataset(path, needs="clean")
-        self.images, self.model = Images(path, "common", report, 0), model
+        stokes = store.place_of_i(path, store.open_dataset(path, needs="clean"))
+        self.images, self.model = Images(path, "common", report, 0, stokes), model
         self.geometry, self.observation = self.images.geometry, store.observation(self.images.ds)
         self._used = [band for band in self.images.good if self.images.natives[band] is not None]
         self.bands = [self.images.bands[band] for band in self._used]
@@ -88,9 +88,9 @@ class RunImages:
         number = self._used[index]
         native = self.images.natives[number]
         assert native is not None
-        weight = self.images.wsum[number]
-        left = store.read(self.images.path, "residual", number) / weight if residual else np.zeros(self.geometry.shape)
-        sky = store.read(self.images.path, "model", number) if model else np.zeros(self.geometry.shape)
+        weight, plane = self.images.wsum[number], Plane(self.images.stokes, number)
+        left = store.read(self.images.path, "residual", plane) / weight if residual else np.zeros(self.geometry.shape)
+        sky = store.read(self.images.path, "model", plane) if model else np.zeros(self.geometry.shape)
         return restore(sky, left, self.geometry.cell, native, self.beam, 0)
 
 

@@ -89,7 +89,7 @@ class Robust:
         imaged : Imaged
             What there is; its visibilities are let go unless they are those that the run began with and more is to come.
         models : sequence of Key
-            The model of every band with data.
+            The model of every plane with data.
         count : int
             How often it has been done, this time counted.
         """
@@ -104,8 +104,9 @@ class Robust:
         noise = chi_squared.expectations(graph, names, natural, weighed)
         run_stage(engine, self.report, "reweigh", graph, weighed + sums + noise + judged)
         totals, expected = engine.fetch(sums), engine.fetch(noise)
-        self._tell(count, imaged.bands, engine.fetch(judged))
-        self.report.message(cost(self.config, totals, expected))
+        self._tell(count, engine.fetch(judged))
+        shown = [v for v, plane in enumerate(imaged.planes) if plane.stokes == imaged.leading]
+        self.report.message(cost(self.config, [totals[v] for v in shown], [expected[v] for v in shown]))
         last = count == len(self._cycles)
         engine.drop(sums + noise + judged + imaged.dirty + imaged.psf)
         if imaged is not began:
@@ -113,11 +114,11 @@ class Robust:
         if last:
             engine.drop(began.natural + began.visibilities)
         self.models = list(models)
-        weights = record_weights(run, imaged.bands, totals, expected)
-        dirty, psf = grid_images(run, imaged.bands, weighed, names, engine, self.report)
+        weights = record_weights(run, imaged.planes, totals, expected)
+        dirty, psf = grid_images(run, imaged.planes, weighed, names, engine, self.report)
         return replace(imaged, visibilities=weighed, natural=[], dirty=dirty, psf=psf, expected=expected, **weights._asdict())
 
-    def _tell(self, count: int, bands: Sequence[int], judged: Sequence[Judged]) -> None:
+    def _tell(self, count: int, judged: Sequence[Judged]) -> None:
         nu, noise, halved = zip(*((f.fit.nu, f.fit.scale**0.5, 100 * f.halved) for f in judged), strict=True)
         self.report.message(
             f"outliers are weighed down ({count} of {len(self._cycles)}): nu is {_range(nu)}, the noise {_range(noise)} times "

@@ -38,7 +38,9 @@ class Sara(Algorithm):
 
     def _blocks(self) -> Blocks:
         self.dictionary = dictionary_of(self.config, self.run.gridder.shape)
-        self.prior = JointPrior(self.config.prior, len(self.imaged.bands))
+        numbers = list(self.imaged.wsum)
+        products = tuple(numbers.index(plane.stokes) for plane in self.imaged.planes)
+        self.prior = JointPrior(self.config.prior, len(products), products=products)
         self.grain, blocks = self._lay_out()
         return blocks
 
@@ -48,14 +50,14 @@ class Sara(Algorithm):
         self._bounds: list[Key] | None = None
         self._weights: list[Key] | None = None
         # A source of one band has its peak in 1 / nband of the weights; a few times that is a step it takes in few iterations.
-        self._shift = SHIFT / len(self.imaged.bands)
+        self._shift = SHIFT / max(map(self.letters.count, self.letters))
         # A minimisation that a checkpoint has interrupted: its last images, those before, and its gate.
         self._midway: tuple[list[Key], list[Key], Gate] | None = None
         self.hessians: list[Key] = []
         self.convolutions: list[Key] = []
         self.preconditioners: list[Key] = []
         self._curve(self.run.names)
-        self.masks.prepare(self.imaged.psf, self.imaged.total)
+        self.masks.prepare(self.imaged.of(self.imaged.leading, self.imaged.psf), self.imaged.wsum[self.imaged.leading])
         if self.safety.saved is None:
             self.state = Resident(self._pursue(), list(self.imaged.dirty))
         else:
@@ -74,9 +76,9 @@ class Sara(Algorithm):
         """Make the Hessians and convolutions of the weights that there are."""
         config, imaged, gridder = self.config, self.imaged, self.run.gridder
         graph: Graph = {}
-        self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.total, config.eta)
+        self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.totals, config.eta)
         self.convolutions = imaging.convolutions(
-            graph, names, imaged.psf, gridder.shape, imaged.total, config.eta, gridder.nthreads, self.dictionary.dtype
+            graph, names, imaged.psf, gridder.shape, imaged.totals, config.eta, gridder.nthreads, self.dictionary.dtype
         )
         run_stage(self.engine, self.report, "hessian", graph, self.hessians + self.convolutions)
 
@@ -92,7 +94,7 @@ class Sara(Algorithm):
     def _lay_out(self) -> tuple[Grain, Blocks]:
         """Decide how fine the graph of an iteration is, and how the dual is cut."""
         engine = self.engine
-        return lay_out(len(self.imaged.bands), self.dictionary, engine.nworker, engine.nthread, engine.overhead)
+        return lay_out(len(self.imaged.planes), self.dictionary, engine.nworker, engine.nthread, engine.overhead)
 
     def _gather(self) -> None:
         """Bring what iterations need of every band to the worker that does them, if it is one for all."""
@@ -125,15 +127,21 @@ class Sara(Algorithm):
         """Make the first model out of point sources: what the minimiser ends at depends on where it starts."""
         imaged, names, engine = self.imaged, self.run.names, self.engine
         graph: Graph = {}
-        pixels, models = builders.pursue(
-            graph, names, imaged.dirty, imaged.psf, self.masks.key,
-            total=imaged.total, depth=self.config.start_level, positive=self.constraint.positive, dtype=self.dictionary.dtype,
-        )  # fmt: skip
-        run_stage(engine, self.report, "pursue", graph, [pixels, *models])
-        found = engine.fetch([pixels])[0]
-        engine.drop([pixels])
-        self.report.message(f"{len(np.unique(found, axis=0))} pixels, found in {len(found)} subtractions, make the first model")
-        return models
+        pixels: list[Key] = []
+        models: dict[int, Key] = {}
+        for s, total in imaged.wsum.items():
+            positive = self.constraint.of(self.run.plan.products[s]).positive
+            how = builders.Pursuit(total, self.config.start_level, positive, self.dictionary.dtype, s)
+            found, own = builders.pursue(graph, names, imaged.of(s, imaged.dirty), imaged.of(s, imaged.psf), self.masks.key, how)
+            pixels.append(found)
+            models |= own
+        first = [models[v] for v in range(len(models))]
+        run_stage(engine, self.report, "pursue", graph, pixels + first)
+        places = engine.fetch(pixels)
+        engine.drop(pixels)
+        different = sum(len(np.unique(own, axis=0)) for own in places)
+        self.report.message(f"{different} pixels, found in {sum(map(len, places))} subtractions, make the first model")
+        return first
 
     def rule(self) -> Rule:
         """Return how the threshold falls."""
@@ -173,15 +181,19 @@ class Sara(Algorithm):
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         if self._midway is None:
-            self.masks.renew(cycle, self.state.residuals, before, self.shares, self.imaged.total)
+            leading = self.imaged.leading
+            shown, of_it = (self.imaged.of(leading, keys) for keys in (self.state.residuals, before))
+            self.masks.renew(cycle, shown, of_it, self.imaged.shares(leading), self.imaged.wsum[leading])
         graph: Graph = {}
-        slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.total, self.dictionary.dtype)
+        slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.totals, self.dictionary.dtype)
         keep = list(slopes)
         reweighted = 0 <= config.l1_reweight_from <= cycle
         if reweighted or self._weights is None:
             engine.drop(self._weights or [])
-            scale = EMISSION * threshold if reweighted else math.inf
-            self._weights = builders.weights(graph, names, self.blocks, self.dictionary, before, scale, config.alpha)
+            level = EMISSION * threshold if reweighted else math.inf
+            scales = [level / scale for scale in self.imaged.scales.values()]
+            each = [self.imaged.of(s, before) for s in self.imaged.scales]
+            self._weights = builders.weights(graph, names, self.blocks, self.dictionary, each, scales, config.alpha)
             keep += self._weights
         engine.run(graph, keep)
 
@@ -189,7 +201,7 @@ class Sara(Algorithm):
         solver = PrimalDual(
             names, self.blocks, self.dictionary, self.prior, steps,
             threshold, config.gamma, self.constraint, config.pd_tol, engine.nworker, engine.owners,
-            self.grain, max(engine.nthread // engine.nworker, 1),
+            self.grain, max(engine.nthread // engine.nworker, 1), self.letters,
         )  # fmt: skip
         data = Data(self.hessians, before, slopes, self.preconditioners, self._weights, self.masks.key)
         models, gate = self._iterate(solver, data)
@@ -233,7 +245,7 @@ class Sara(Algorithm):
 
     def products(self, graph: Graph) -> Mapping[str, Sequence[Key]]:
         """Add the update that the last residual asks for, and the dual."""
-        return {"update": self.update(), "dual": [self.dual_of(graph, v) for v in range(len(self.imaged.bands))]}
+        return {"update": self.update(), "dual": [self.dual_of(graph, v) for v in range(len(self.imaged.planes))]}
 
     def update(self) -> list[Key]:
         """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys.
@@ -244,14 +256,14 @@ class Sara(Algorithm):
         graph: Graph = {}
         update = builders.updates(
             graph, self.run.names, self.convolutions, self.state.residuals, None,
-            self.imaged.total, self.config.cg_tol, self.config.cg_maxit, self.dictionary.dtype,
+            self.imaged.totals, self.config.cg_tol, self.config.cg_maxit, self.dictionary.dtype,
         )  # fmt: skip
         run_stage(self.engine, self.report, "update", graph, update)
         self.engine.drop(self.convolutions)
         return update
 
     def dual_of(self, graph: Graph, v: int) -> Key:
-        """Add a task that joins the dual of one band, (nbasis, ncoefficient), zero after a reversion; returns its key."""
+        """Add a task that joins the dual of one plane, (nbasis, ncoefficient), zero after a reversion; returns its key."""
         if self.dual is None:
             return add(graph, self.run.names.key("dual", v), np.zeros, self.dictionary.codomain, self.dictionary.dtype)
         first = v // self.blocks.band_chunk

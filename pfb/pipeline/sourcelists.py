@@ -18,7 +18,7 @@ from pfb.kernels.spectra import polynomial
 from pfb.kernels.spectral_fit import fit_spectra
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.restored import Restored
-from pfb.types import Real
+from pfb.types import Plane, Real
 
 
 def measure(
@@ -119,11 +119,12 @@ def model_components(path: str, terms: int, floor: float, report: Reporter) -> l
         If the model is zero everywhere.
     """
     ds = store.open_dataset(path, needs="clean")
-    geometry, weight, freq = store.geometry(ds), ds["wsum"].values, ds["freq"].values
+    stokes = store.place_of_i(path, ds)
+    geometry, weight, freq = store.geometry(ds), ds["wsum"].values[stokes], ds["freq"].values
     good = np.flatnonzero(weight > 0)
     brightest, total = np.zeros(geometry.shape), 0.0
     for band in good:
-        plane = store.read(path, "model", int(band))
+        plane = store.read(path, "model", Plane(stokes, int(band)))
         np.maximum(brightest, np.abs(plane), out=brightest)
         total += float(plane.sum())
     found = (brightest > 0) & (brightest >= floor * brightest.max())
@@ -132,7 +133,7 @@ def model_components(path: str, terms: int, floor: float, report: Reporter) -> l
             f"the model of {path} is zero everywhere, so it has no components: clean deeper, or --components catalogue"
         )
     x, y = np.nonzero(found)
-    fluxes = np.array([store.read(path, "model", int(band))[found] for band in good], np.float64)
+    fluxes = np.array([store.read(path, "model", Plane(stokes, int(band)))[found] for band in good], np.float64)
     share = f"{fluxes.sum() / total:.4%}" if total else "all"
     report.message(f"{len(x)} pixels of the model make the component list, with {share} of its flux")
     mix = polynomial(freq[good], freq[good], weight[good], min(terms, len(np.unique(freq[good])))).mix

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from time import monotonic
 from typing import NamedTuple, Protocol
@@ -11,12 +12,34 @@ from pfb.errors import PfbError
 
 
 class Statistics(NamedTuple):
-    """Of the MFS residual, in Jy/beam."""
+    """Of the MFS residual, in Jy/beam; of several Stokes products as `joined` has it."""
 
     rms: float
     peak: float
     noise: float = 0.0
     """Rms that it would have if the visibilities it is made of were incoherent; 0 if that is not known."""
+    parts: tuple[Statistics, ...] = ()
+    """Of each product, if there are several."""
+
+
+def joined(parts: Sequence[Statistics], scales: Sequence[float]) -> Statistics:
+    """Return what the residuals of several Stokes products come to together.
+
+    Rms and noise are the roots of the sums of their squares, which is what noise contributes to a norm over the products; the
+    peak is the largest one.
+
+    Parameters
+    ----------
+    parts : sequence of Statistics
+        Of each product.
+    scales : sequence of float
+        What each is multiplied with, so that all are in the Jy/beam of the least noisy product.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    pairs = list(zip(scales, parts, strict=True))
+    rms, noise = math.hypot(*(scale * own.rms for scale, own in pairs)), math.hypot(*(scale * own.noise for scale, own in pairs))
+    return Statistics(rms, max(scale * own.peak for scale, own in pairs), noise, tuple(parts))
 
 
 class Minimised(NamedTuple):
@@ -240,6 +263,8 @@ class Cycle(NamedTuple):
     inner: int
     change: float
     seconds: float
+    parts: tuple[Statistics, ...] = ()
+    """Of the residual of each Stokes product, if there are several."""
 
 
 class Outcome(NamedTuple):
@@ -316,8 +341,9 @@ def advance(steps: Steps, progress: Progress, rule: Rule) -> Progress:
     elif not rises:
         reason = rule.reason(progress, done, last, threshold)
     reached = threshold if done.threshold is None else done.threshold
+    seconds = monotonic() - began
     line = Cycle(
-        cycle, last.peak, last.rms, last.noise, reached, done.objective, done.iterations, done.change, monotonic() - began
+        cycle, last.peak, last.rms, last.noise, reached, done.objective, done.iterations, done.change, seconds, last.parts
     )
     best = last if better else progress.best
     return Progress(progress.start, last, best, (*progress.history, line), reached, rises, reason, progress.reweightings)

@@ -11,6 +11,7 @@ import pytest
 
 from pfb.graph import deconvolution, primal_dual
 from pfb.graph.blocks import Blocks, add_pairs
+from pfb.graph.deconvolution import Pursuit
 from pfb.graph.names import STAGES, Names, stage_of, token
 from pfb.graph.primal_dual import Data
 from pfb.graph.tasks import value
@@ -66,6 +67,11 @@ def data_of(keys, weights=None):
     return Data(keys["hessian"], keys["before"], keys["slope"], (), weights)
 
 
+def numbered(keys):
+    """The keys of the only product, by the number of their plane."""
+    return dict(enumerate(keys))
+
+
 def run(engine, inputs, keys):
     engine.run(inputs.graph, keys)
     return engine.fetch(keys)
@@ -75,7 +81,7 @@ def run(engine, inputs, keys):
 def test_updates_solve_every_band(warm, inputs, names, engine):
     keys = inputs.keys
     start = keys["cg"] if warm else None
-    made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], start, TOTAL, 1e-8, 300)
+    made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], start, [TOTAL] * NBAND, 1e-8, 300)
     assert len(inputs.graph) == inputs.ngiven + NBAND
     for v, update in enumerate(run(engine, inputs, made)):
         x0 = inputs.updates[v] if warm else None
@@ -86,7 +92,7 @@ def test_updates_solve_every_band(warm, inputs, names, engine):
 
 def test_updates_keep_the_limits(inputs, names, engine):
     keys = inputs.keys
-    made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], None, TOTAL, 1e-12, 2)
+    made = deconvolution.updates(inputs.graph, names, keys["hessian"], keys["residual"], None, [TOTAL] * NBAND, 1e-12, 2)
     expected = conjugate_gradient(inputs.hessians[1].dot, inputs.residuals[1] / TOTAL, tol=1e-12, maxit=2).x
     np.testing.assert_array_equal(run(engine, inputs, made)[1], expected)
 
@@ -102,12 +108,13 @@ def test_the_first_model_has_the_points_of_the_mfs_image_with_the_fluxes_of_the_
         dirty[v][4, 3], dirty[v][8, 7], dirty[v][10, 1] = 10.0 + v, -8.0 * v, 60.0 - 40 * v
     mask = rng.random(SHAPE) < 0.8
     mask[4, 3], mask[8, 7], mask[10, 1] = True, True, False
-    keys = [[value(graph, names.within(what).key(what, v), data) for v, data in enumerate(arrays)]
+    keys = [{v: value(graph, names.within(what).key(what, v), data) for v, data in enumerate(arrays)}
             for what, arrays in (("grid", dirty), ("psf", psfs))]  # fmt: skip
     given = value(graph, names.key("mask"), mask) if masked else None
-    pixels, models = deconvolution.pursue(graph, names, *keys, given, total=TOTAL, depth=0.2, positive=positive)
-    engine.run(graph, [pixels, *models])
-    found, *models = engine.fetch([pixels, *models])
+    pixels, models = deconvolution.pursue(graph, names, *keys, given, Pursuit(TOTAL, 0.2, positive))
+    assert list(models) == list(range(NBAND))
+    engine.run(graph, [pixels, *models.values()])
+    found, *models = engine.fetch([pixels, *models.values()])
 
     image, psf = (add_pairs(arrays) / TOTAL for arrays in (dirty, psfs))
     expected = find_points(
@@ -125,7 +132,7 @@ def test_the_first_model_has_the_points_of_the_mfs_image_with_the_fluxes_of_the_
 
 
 def test_slopes_are_the_residuals_in_jy_per_beam(inputs, names, engine):
-    made = deconvolution.slopes(inputs.graph, names, inputs.keys["residual"], TOTAL)
+    made = deconvolution.slopes(inputs.graph, names, inputs.keys["residual"], [TOTAL] * NBAND)
     assert len(inputs.graph) == inputs.ngiven + NBAND
     for v, slope in enumerate(run(engine, inputs, made)):
         np.testing.assert_array_equal(slope, inputs.residuals[v] / TOTAL)
@@ -134,11 +141,11 @@ def test_slopes_are_the_residuals_in_jy_per_beam(inputs, names, engine):
 @pytest.mark.parametrize("basis_chunk", [1, 2, 3])
 def test_weights_of_the_prior_are_those_of_the_mean_model(basis_chunk, inputs, names, engine):
     blocks = Blocks(NBAND, *DICTIONARY.codomain, basis_chunk=basis_chunk)
-    made = deconvolution.weights(inputs.graph, names, blocks, DICTIONARY, inputs.keys["model"], 0.4, 1.5)
+    made = deconvolution.weights(inputs.graph, names, blocks, DICTIONARY, [numbered(inputs.keys["model"])], [0.4], 1.5)
     assert len(inputs.graph) == inputs.ngiven + NBAND + len(blocks.bases)
     found = np.concatenate(run(engine, inputs, made))
     mean = add_pairs(inputs.models) / NBAND
-    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, mean, 0.4, 1.5, importance(DICTIONARY.bases)))
+    np.testing.assert_array_equal(found, l1_weight(DICTIONARY, [mean], [0.4], 1.5, importance(DICTIONARY.bases)))
     np.testing.assert_allclose(mean, np.mean(inputs.models, axis=0), atol=1e-15)
 
 
@@ -192,7 +199,7 @@ def test_changes_are_squared_norms(inputs, names, engine):
 
 def test_statistics_are_of_the_mfs_residual(inputs, names, engine):
     inputs.graph[inputs.keys["residual"][0]].value[3, 4] = -1000.0  # the peak may be negative
-    key, mean = deconvolution.statistics(inputs.graph, names, inputs.keys["residual"], TOTAL)
+    key, mean = deconvolution.statistics(inputs.graph, names, numbered(inputs.keys["residual"]), TOTAL)
     found, its_image = run(engine, inputs, [key, mean])
     image = sum(inputs.residuals) / TOTAL
     np.testing.assert_allclose(its_image, image, rtol=1e-13)
@@ -243,15 +250,15 @@ def cycle(nband=4):
     hessians, models, residuals, before = ([names.within("given").key(s, v) for v in range(nband)]
                                            for s in ("hessian", "model", "residual", "cg"))  # fmt: skip
     blocks = Blocks(nband, *DICTIONARY.codomain)
-    deconvolution.updates(graph, names, hessians, residuals, before, TOTAL, 1e-3, 10)
-    slopes = deconvolution.slopes(graph, names, residuals, TOTAL)
-    weights = deconvolution.weights(graph, names, blocks, DICTIONARY, models, 0.1, 2.0)
+    deconvolution.updates(graph, names, hessians, residuals, before, [TOTAL] * nband, 1e-3, 10)
+    slopes = deconvolution.slopes(graph, names, residuals, [TOTAL] * nband)
+    weights = deconvolution.weights(graph, names, blocks, DICTIONARY, [numbered(models)], [0.1], 2.0)
     data = Data(hessians, before, slopes, (), weights)
     deconvolution.objective(graph, solver_of(names, blocks, JointPrior("l21", nband)), data, models)
     deconvolution.changes(graph, names, models, before)
-    deconvolution.statistics(graph, names, residuals, TOTAL)
-    psfs = [names.within("given").key("psf", v) for v in range(4)]
-    deconvolution.pursue(graph, names.within("first"), residuals, psfs, None, total=TOTAL, depth=0.1, positive=False)
+    deconvolution.statistics(graph, names, numbered(residuals), TOTAL)
+    psfs = numbered([names.within("given").key("psf", v) for v in range(4)])
+    deconvolution.pursue(graph, names.within("first"), numbered(residuals), psfs, None, Pursuit(TOTAL, 0.1))
     deconvolution.interpolate(graph, names, models, [1.0, 2.0, 3.0, 4.0], 2.5, 5)
     deconvolution.dual_of_band(graph, names, [names.within("given").key("dual", b, 0) for b in range(3)], 0, 0)
     return graph

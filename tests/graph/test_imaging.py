@@ -41,8 +41,8 @@ def piece(seed, nrow, freq, weight=1.0):
 
 LOW, HIGH = (1.0e9, 1.1e9, 1.2e9), (1.15e9, 1.3e9)
 def pieces_of(*arguments):
-    """What loaders return: the parts of a piece."""
-    return (piece(*arguments),)
+    """What loaders return: for each product, here one, the parts of a piece."""
+    return ((piece(*arguments),),)
 
 
 LOADERS = [  # [band][window][piece]
@@ -57,7 +57,7 @@ CLIP = 0.05
 
 def eager_bands(clip=CLIP):
     return [
-        samples.clip_strongest([samples.concatenate([part for load in pieces for part in load()]) for pieces in windows], clip)
+        samples.clip_strongest([samples.concatenate([part for load in pieces for part in load()[0]]) for pieces in windows], clip)
         for windows in LOADERS
     ]
 
@@ -202,8 +202,9 @@ def operators(weighed, engine):
     """Hessians, convolutions and preconditioners of all bands from one graph, and how many tasks that has."""
     keys, _ = weighed
     names, graph = NAMES.within("operators"), {}
-    hessians = imaging.hessians(graph, names, keys, GRIDDER, TOTAL, ETA)
-    convolutions = imaging.convolutions(graph, names, imaging.psf(graph, names, keys, GRIDDER, PSF_SHAPE), SHAPE, TOTAL, ETA, 1)
+    hessians = imaging.hessians(graph, names, keys, GRIDDER, [TOTAL] * len(keys), ETA)
+    psfs = imaging.psf(graph, names, keys, GRIDDER, PSF_SHAPE)
+    convolutions = imaging.convolutions(graph, names, psfs, SHAPE, [TOTAL] * len(keys), ETA, 1)
     preconditioners = imaging.preconditioners(graph, names, convolutions, hessians, GAMMA, SHIFT)
     engine.run(graph, hessians + convolutions + preconditioners)
     made = [engine.fetch(found) for found in (hessians, convolutions, preconditioners)]
@@ -267,7 +268,7 @@ def test_preconditioners_satisfy_the_bound_and_waste_no_more_than_the_margin(v, 
 def test_the_mfs_image_is_the_sum_over_bands(nband, engine):
     names, graph = NAMES.within("mfs", nband), {}
     images = [value(graph, names.key("grid", v), model(v)) for v in range(nband)]
-    key = imaging.mfs(graph, names, images, 3.0)
+    key = imaging.mfs(graph, names, dict(enumerate(images)), 3.0)
     assert len(graph) == nband + (nband - 1) + 1
     engine.run(graph, [key])
     found = engine.fetch([key])[0]
@@ -283,11 +284,11 @@ def everything(loaders=LOADERS):
     imaging.sums(graph, NAMES, loaded, bands)
     dirty = imaging.dirty(graph, NAMES, bands, GRIDDER)
     psf = imaging.psf(graph, NAMES, bands, GRIDDER, PSF_SHAPE)
-    hessians = imaging.hessians(graph, NAMES, bands, GRIDDER, 1.0, 1e-3)
-    convolutions = imaging.convolutions(graph, NAMES, psf, SHAPE, 1.0, 1e-3, 1)
+    hessians = imaging.hessians(graph, NAMES, bands, GRIDDER, [1.0] * len(bands), 1e-3)
+    convolutions = imaging.convolutions(graph, NAMES, psf, SHAPE, [1.0] * len(psf), 1e-3, 1)
     imaging.preconditioners(graph, NAMES, convolutions, hessians, 0.9, 0.3)
     imaging.residual(graph, NAMES, bands, [NAMES.key("model", v) for v in range(len(bands))], GRIDDER)
-    imaging.mfs(graph, NAMES, dirty, 1.0)
+    imaging.mfs(graph, NAMES, dict(enumerate(dirty)), 1.0)
     return graph
 
 

@@ -37,7 +37,7 @@ def images(rng):
 def found(weights, residuals, models, within=None):
     graph, names = {}, Names("t")
     total = float(weights.sum())
-    keys = [[value(graph, names.key(kind, v), a) for v, a in enumerate(arrays)] for kind, arrays in
+    keys = [{v: value(graph, names.key(kind, v), a) for v, a in enumerate(arrays)} for kind, arrays in
             (("residual", residuals), ("primal", models))]  # fmt: skip
     mask = None if within is None else value(graph, names.key("mask", 9), within)
     with dask.config.set(scheduler=refuse):

@@ -10,14 +10,13 @@ from distributed import LocalCluster
 
 from pfb import cli
 from pfb.config import Clean
-from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import release
 from pfb.io.sky import random_sky
 from pfb.pipeline import clean, imaging, products
 from pfb.pipeline.reporting import Silent
 from tests.deployments import jobs, running_slurm
 from tests.observations import ROOT, small_set
-from tests.pipeline.small_runs import FEW, NEAR, sky
+from tests.pipeline.small_runs import FEW, NEAR, sky, stokes_i
 
 Answer = namedtuple("Answer", "code out err")
 
@@ -109,7 +108,7 @@ def run(dataset_only, small, tmp_path):
         count += 1
         config = Clean(output=str(tmp_path / f"out{count}"), **(FEW | options))
         clean.run(sets or (small,), config, report or Silent())
-        return open_dataset(tmp_path / f"out{count}.zarr", needs="clean").load()
+        return stokes_i(tmp_path / f"out{count}.zarr", needs="clean").load()
 
     return make
 

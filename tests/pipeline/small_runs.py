@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from pfb.io.dataset import open_dataset
 from pfb.io.sky import Component, offset
 
 ARCSEC = np.deg2rad(1 / 3600)
@@ -22,3 +23,8 @@ def sky(sources):
 def same(one, other, names=("dirty", "psf", "model", "residual", "update", "dual", "wsum", "freq")):
     assert all(np.nanmax(np.abs(one[name].values)) > 0 for name in names)
     return [name for name in names if not np.array_equal(one[name].values, other[name].values, equal_nan=True)]
+
+
+def stokes_i(path, needs="image"):
+    """The dataset of a run in Stokes I, without its axis of products."""
+    return open_dataset(path, needs=needs).isel(stokes=0)

@@ -6,7 +6,6 @@ import pytest
 from pfb.config import Image
 from pfb.errors import InputError
 from pfb.io import time_axis
-from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, pieces, read, select
 from pfb.io.sky import Component, offset
 from pfb.io.time_axis import cuts, row_columns
@@ -17,6 +16,7 @@ from pfb.pipeline import averaging, image, planning
 from pfb.pipeline.averaging import averaging_of, channels
 from tests.observations import change, read_window, small_set
 from tests.pipeline.conftest import Recorder
+from tests.pipeline.small_runs import stokes_i
 
 ARCSEC = np.deg2rad(1 / 3600)
 LONG = dict(nant=7, nchan=12, scans=2, scan_length=3.0, dump=8.0, rfi=0.1, nan_in_flagged=True)
@@ -38,7 +38,7 @@ def planned(path, **options):
 
 
 def load(plan, band=0):
-    return join([loader() for loader in plan.loaders[band][0]])
+    return join([loader() for loader in plan.loaders[band][0]])[0]
 
 
 def test_time_axis(made):
@@ -139,7 +139,7 @@ def edge_source(tmp_path, x, y, **options):
         config = Image(output=str(tmp_path / name), npix=str(size), cell=cell, weighting="natural", nband=1, quiet=True, **given)
         recorder = Recorder()
         image.run((made.path,), config, recorder)
-        ds = open_dataset(tmp_path / f"{name}.zarr")
+        ds = stokes_i(tmp_path / f"{name}.zarr")
         peaks.append(float(ds.dirty[0, size // 2 + x, size // 2 + y] / ds.wsum[0]))
         told.append(recorder)
     return peaks, told[1]

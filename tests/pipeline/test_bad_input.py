@@ -10,10 +10,10 @@ from astropy.io import fits
 
 from pfb.cli.paths import expand
 from pfb.graph import imaging as graphs
-from pfb.io.dataset import open_dataset
 from pfb.operators.measurement import Gridder
 from pfb.pipeline import clean, products, session
 from tests.observations import change, small_set
+from tests.pipeline.small_runs import stokes_i
 
 SIZE = ["--npix", 16, "--niter", 1, "--pd-maxit", 2]
 FILES = {f"out-{kind}-{form}.fits" for kind in ("dirty", "psf", "model", "residual", "image") for form in ("mfs", "cube")}
@@ -173,7 +173,7 @@ SPOILT = {
     ),
     "no column": (dict(corrected_data=False, empty_columns=("DATA",)), r"DATA of .*a\.ms has empty cells .*; choose another"),
     "baselines": (dict(uvw_factor=(0, 0, 0)), r"UVW is zero in all selected rows, .*: compute the baselines of the set$"),
-    "one hand": (dict(feeds=(9,)), r"Stokes I needs XX and YY \(9, 12\) or RR and LL \(5, 8\)"),
+    "one hand": (dict(feeds=(9,)), "Stokes I needs XX and YY or RR and LL"),
 }
 
 
@@ -259,10 +259,10 @@ def fail_on_call(count, error):
 
 
 FAILURES = {
-    "while reading": (graphs.samples, "concatenate", fail_on_call(2, RuntimeError("disk gone")), 1),
+    "while reading": (graphs.samples, "join", fail_on_call(2, RuntimeError("disk gone")), 1),
     "while gridding": (Gridder, "psf", fail_on_call(3, MemoryError()), 1),
     "in a major cycle": (Gridder, "residual", fail_on_call(6, RuntimeError("disk gone")), 1),
-    "between major cycles": (clean, "line", fail_on_call(1, KeyboardInterrupt()), 130),
+    "between major cycles": (clean, "rows", fail_on_call(1, KeyboardInterrupt()), 130),
     "before writing": (clean, "store", fail_on_call(1, KeyboardInterrupt()), 130),
     "while writing": (products, "write_cube", fail_on_call(3, OSError(errno.ENOSPC, "No space left on device")), 1),
     "at the very end": (products, "quicklook", fail_on_call(1, RuntimeError("no font")), 1),
@@ -296,7 +296,7 @@ def test_old_products_are_replaced_by_a_run_that_succeeds(pfb, good, tmp_path):
     assert pfb("clean", good, "-o", tmp_path / "out", *SIZE, "--overwrite").code == 0
     assert {p.name for p in tmp_path.iterdir()} == FILES
     assert not (tmp_path / "out.zarr" / "old").exists()
-    assert open_dataset(tmp_path / "out.zarr").sizes["x"] == 16
+    assert stokes_i(tmp_path / "out.zarr").sizes["x"] == 16
     for product in FILES - {"out.zarr"}:
         assert (tmp_path / product).read_bytes()[:6] in (b"SIMPLE", b"\x89PNG\r\n")
 

@@ -23,14 +23,13 @@ from pfb.errors import InputError
 from pfb.graph import grain as grain_module
 from pfb.graph.cluster import ClusterEngine
 from pfb.graph.grain import Grain
-from pfb.io.dataset import open_dataset
 from pfb.operators.hessian import VisibilityHessian
 from pfb.pipeline import checkpoint, clean
 from pfb.pipeline.checkpoint import MAY_CHANGE, SHARE, Safety
 from pfb.pipeline.reporting import Silent
 from tests.observations import ROOT, change, small_set
 from tests.pipeline.conftest import Recorder
-from tests.pipeline.small_runs import CELL, FEW, NEAR, same, sky
+from tests.pipeline.small_runs import CELL, FEW, NEAR, same, sky, stokes_i
 
 
 class Killed(BaseException):
@@ -63,7 +62,7 @@ def again(dataset_only, small, tmp_path):
             clean.run((small,), config, Silent())
         clean.run((small,), replace(config, resume=True, **(then or {})), report or Silent())
         assert not (tmp_path / "killed.checkpoint").exists()
-        return open_dataset(tmp_path / "killed.zarr", needs="clean").load()
+        return stokes_i(tmp_path / "killed.zarr", needs="clean").load()
 
     return make
 
@@ -266,7 +265,7 @@ def test_a_run_that_is_asked_to_end_saves_what_it_has(small, tmp_path):
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
     assert f"after {cycles} major cycle" in out
-    assert open_dataset(tmp_path / "out.zarr").sizes["cycle"] == cycles + 1
+    assert stokes_i(tmp_path / "out.zarr").sizes["cycle"] == cycles + 1
 
 
 def test_a_second_request_ends_it_at_once(small, tmp_path):
@@ -304,8 +303,8 @@ def test_a_process_that_is_killed_twenty_times(small, tmp_path, dataset_only):
     out, err = process.communicate(timeout=120)
     assert process.returncode == 0, err
     assert "going on from" in out
-    found = open_dataset(tmp_path / "out.zarr").load()
-    assert same(open_dataset(tmp_path / "calm.zarr").load(), found, RESULTS) == []
+    found = stokes_i(tmp_path / "out.zarr").load()
+    assert same(stokes_i(tmp_path / "calm.zarr").load(), found, RESULTS) == []
     assert not [p.name for p in tmp_path.iterdir() if p.name.startswith(".") or "checkpoint" in p.name]
 
 
@@ -343,7 +342,7 @@ def test_workers_that_are_killed_twenty_times(small, tmp_path, dataset_only, mon
     finally:
         over.set()
     assert len(killed) == 20
-    assert same(open_dataset(tmp_path / "calm.zarr").load(), open_dataset(tmp_path / "out.zarr").load(), RESULTS) == []
+    assert same(stokes_i(tmp_path / "calm.zarr").load(), stokes_i(tmp_path / "out.zarr").load(), RESULTS) == []
 
 
 @pytest.mark.cluster
@@ -370,4 +369,4 @@ def test_workers_may_come_and_go(small, tmp_path, dataset_only):
     assert said == ["going on with 3 workers; there were 1", "going on with 1 worker; there were 3"]
     assert [len(worker) for worker in busy] == [1, 1, 3, 3, 1, 1, 1]
     assert min(busy[2]) > 3, "a worker that came has nothing"
-    assert same(open_dataset(tmp_path / "calm.zarr").load(), open_dataset(tmp_path / "out.zarr").load(), RESULTS) == []
+    assert same(stokes_i(tmp_path / "calm.zarr").load(), stokes_i(tmp_path / "out.zarr").load(), RESULTS) == []

@@ -17,14 +17,13 @@ from astropy.io import fits
 
 from pfb.config import Clean, Image
 from pfb.io import dataset
-from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.operators.hessian import VisibilityHessian
 from pfb.pipeline import clean
 from pfb.pipeline.reporting import Silent
 from pfb.solvers.major_cycle import Cycle, Outcome
 from tests.observations import ROOT, read_window, small_set
-from tests.pipeline.small_runs import ARCSEC, CELL, NEAR, same, sky
+from tests.pipeline.small_runs import ARCSEC, CELL, NEAR, same, sky, stokes_i
 
 C = 299792458.0
 N = 64
@@ -60,7 +59,7 @@ def cleaned(field, tmp_path_factory):
     """One run with all its products."""
     prefix = tmp_path_factory.mktemp("cleaned") / "out"
     clean.run((field,), Clean(output=str(prefix), **SETTINGS), Silent())
-    ds = open_dataset(f"{prefix}.zarr", needs="clean").load()
+    ds = stokes_i(f"{prefix}.zarr", needs="clean").load()
     return SimpleNamespace(prefix=prefix, ds=ds, total=float(ds.wsum.sum()))
 
 
@@ -97,7 +96,7 @@ def test_single_precision_ends_at_the_same_model(cleaned, field, tmp_path):
     """To 1e-4 of the peak, though images and coefficients have half the digits while minimising."""
     assert Clean(output="out").precision == "single"
     clean.run((field,), Clean(output=str(tmp_path / "out"), precision="double", **SETTINGS), Silent())
-    double = open_dataset(tmp_path / "out.zarr").load()
+    double = stokes_i(tmp_path / "out.zarr").load()
     difference = np.abs(cleaned.ds.model.values - double.model.values).max()
     assert 0 < difference < 1e-4 * np.abs(double.model.values).max()
     assert (double.model.values.astype("f4") != double.model.values).any()
@@ -117,7 +116,7 @@ def test_a_point_between_pixels_stays_a_point(tmp_path):
     def error(**options):
         config = Clean(output=str(tmp_path / "out"), overwrite=True, npix=str(n), cell=CELL, nband=1, niter=10, **options)
         clean.run((made.path,), config, Silent())
-        model = np.fft.ifftshift(open_dataset(tmp_path / "out.zarr").model[0].values)
+        model = np.fft.ifftshift(stokes_i(tmp_path / "out.zarr").model[0].values)
         return np.linalg.norm(taper * np.fft.fft2(model) - expected) / np.linalg.norm(expected)
 
     assert error() < 0.015
@@ -141,7 +140,7 @@ def test_the_residual_is_the_exact_one(tmp_path):
         output=str(tmp_path / "out"), npix="24,19", cell=CELL, nband=2, niter=6, pd_maxit=30, weighting="natural", rmsfactor=0.3
     )
     clean.run((made.path,), config, Silent())
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     (w,) = select([made.path], Selection()).windows
     uvw, raw, weight = read_window(w)
     vis = raw[..., [0, 3]].astype(complex).mean(axis=-1)
@@ -198,7 +197,7 @@ def test_the_dataset_opens_with_xarray_and_holds_everything(cleaned):
     assert ds.attrs["nlevels"] == 5
     assert ds.attrs["outcome"] in ("converged", "noise", "maxit")
     assert set(ds.attrs["options"]) == {f.name for f in fields(Clean)}
-    assert ds.dual.shape[:2] == (2, 3)
+    assert ds.dual.shape[:3] == (2, 1, 3)
     assert float(np.abs(ds.dual).max()) > 0
     assert float(np.abs(ds["update"]).max()) > 0
 
@@ -408,7 +407,7 @@ def test_a_band_without_data_has_a_model_and_nothing_else(tmp_path, field, pfb, 
     answer = pfb("clean", made.path, "-o", tmp_path / "out", *words)
     assert answer.code == 0
     assert f"warning: band {empty} (" in answer.out
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     full = [b for b in range(3) if b != empty]
     assert float(ds.wsum[empty]) == 0
     for name in ("dirty", "psf", "residual", "update", "beam"):
@@ -456,7 +455,7 @@ def test_defaults_on_four_bands_an_odd_image_an_empty_band_and_nan_under_zero_we
         tmp_path / "a.ms", sky=sky(NEAR), nant=12, channels=(2, 2, 2, 2), flagged_windows=(1,), nan_in_flagged=True
     )  # fmt: skip
     clean.run((made.path,), Clean(output=str(tmp_path / "out"), npix="31,27", cell=CELL, nband=4), Silent())
-    ds = open_dataset(tmp_path / "out.zarr", needs="clean").load()
+    ds = stokes_i(tmp_path / "out.zarr", needs="clean").load()
     full = [0, 2, 3]
     assert float(ds.wsum[1]) == 0
     assert np.isnan(ds.residual[1]).all()
@@ -477,7 +476,7 @@ def test_yaml_and_command_line_give_the_same_model(pfb, small, tmp_path, dataset
     words += " --positivity none --rmsfactor .5 --no-wgridding"
     assert pfb("clean", small, "-o", tmp_path / "a", "--config", file).code == 0
     assert pfb("clean", small, "-o", tmp_path / "b", *words.split()).code == 0
-    one, other = (open_dataset(tmp_path / f"{name}.zarr").load() for name in "ab")
+    one, other = (stokes_i(tmp_path / f"{name}.zarr").load() for name in "ab")
     assert same(one, other) == []
     options = [{k: v for k, v in ds.attrs["options"].items() if k != "output"} for ds in (one, other)]
     assert options[0] == options[1]
@@ -557,4 +556,4 @@ def test_what_a_killed_run_left_is_removed_by_the_next(pfb, small, tmp_path, no_
     assert left < set(os.listdir(tmp_path))
     assert pfb("clean", small, "-o", tmp_path / "out", "--npix", 16, "--niter", 1, "--pd-maxit", 2).code == 0
     assert not left & set(os.listdir(tmp_path))
-    assert open_dataset(tmp_path / "out.zarr").sizes["x"] == 16
+    assert stokes_i(tmp_path / "out.zarr").sizes["x"] == 16

@@ -9,11 +9,10 @@ import pytest
 from astropy.io import fits
 
 from pfb.config import Clean
-from pfb.io.dataset import open_dataset
 from pfb.pipeline import clean
 from pfb.pipeline.reporting import Silent
 from tests.observations import change, small_set
-from tests.pipeline.small_runs import CELL, NEAR, sky
+from tests.pipeline.small_runs import CELL, NEAR, sky, stokes_i
 
 OPTIONS = dict(npix="31,29", cell=CELL, bases="self,db1", niter=2, pd_maxit=10, threads_per_worker=2, checkpoint=0)
 
@@ -25,7 +24,7 @@ def cleaned(tmp_path, no_picture):
     def run(path, **options):
         config = Clean(output=str(tmp_path / "out"), overwrite=True, **OPTIONS | options)
         clean.run((path,), config, Silent())
-        ds = open_dataset(tmp_path / "out.zarr", needs="clean").load()
+        ds = stokes_i(tmp_path / "out.zarr", needs="clean").load()
         assert float(ds.wsum.sum()) > 0
         assert np.abs(ds.model).max() > 0.01
         return ds

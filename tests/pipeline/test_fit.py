@@ -20,7 +20,7 @@ from pfb.kernels.beam import LN16, gaussian_transfer
 from pfb.kernels.convolution import convolve
 from pfb.pipeline import fit
 from pfb.pipeline.reporting import Silent
-from pfb.types import Band, Beam, Geometry, Observation
+from pfb.types import Band, Beam, Geometry, Observation, Plane
 
 ARCSEC = np.deg2rad(1 / 3600)
 CELL = float(2 * ARCSEC)
@@ -78,13 +78,13 @@ def run(tmp_path_factory, noise):
         psf_shape=(140, 140), bases=("self",), nlevels=1, ncoefficient=10,
     )  # fmt: skip
     dataset.create(path, layout)
-    dataset.write(path, "wsum", None, WSUM)
+    dataset.write(path, "wsum", None, WSUM[None])
     for band, beam in enumerate(BEAMS):
-        dataset.write(path, "model", band, sky(FREQ[band]) if band != EMPTY else np.full(GEOMETRY.shape, 7.0))
+        dataset.write(path, "model", Plane(0, band), sky(FREQ[band]) if band != EMPTY else np.full(GEOMETRY.shape, 7.0))
         if band != EMPTY:
-            dataset.write(path, "beam", band, np.array(beam))
-            dataset.write(path, "psf", band, WSUM[band] * ellipse(beam, (140, 140), 70, 70))
-            dataset.write(path, "residual", band, WSUM[band] * noise[band])
+            dataset.write(path, "beam", Plane(0, band), np.array(beam))
+            dataset.write(path, "psf", Plane(0, band), WSUM[band] * ellipse(beam, (140, 140), 70, 70))
+            dataset.write(path, "residual", Plane(0, band), WSUM[band] * noise[band])
     dataset.finish(path)
     return str(path)
 

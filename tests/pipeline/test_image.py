@@ -13,12 +13,12 @@ from scipy.ndimage import map_coordinates
 from scipy.optimize import minimize
 
 from pfb.config import Averaging, Image, Resources
-from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.io.simulated_set import CIRCULAR
 from pfb.io.sky import Component, offset
 from pfb.pipeline import image
 from tests.observations import change, read_window, small_set
+from tests.pipeline.small_runs import stokes_i
 
 C = 299792458.0
 ARCSEC = np.deg2rad(1 / 3600)
@@ -93,7 +93,7 @@ def run(pfb, path, prefix, *words, npix=f"{SHAPE[0]},{SHAPE[1]}", cell=CELL):
     size = ["--npix", npix] if npix else []
     answer = pfb("image", path, "-o", prefix, *size, *(["--cell", cell] if cell else []), *words)
     assert answer.code == 0, answer
-    return open_dataset(f"{prefix}.zarr")
+    return stokes_i(f"{prefix}.zarr")
 
 
 def plane(prefix, name):
@@ -134,7 +134,7 @@ def test_products_follow_from_the_dataset(pfb, tmp_path, good):
     assert answer.code == 0
     assert {p.name for p in tmp_path.iterdir()} == {"a.ms", "out.zarr", *(f"out{kind}" for kind in KINDS)}
     assert all(f"out{kind}" in answer.out for kind in KINDS)
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     assert set(ds.data_vars) == {"dirty", "psf", "wsum", "thermal", "beam", "freq_min", "freq_max"}
     wsum = ds.wsum.values
     for kind in ("dirty", "psf"):
@@ -192,7 +192,7 @@ def test_a_band_without_data_is_blank(pfb, tmp_path):
     answer = pfb("image", made.path, "-o", tmp_path / "out", "--npix", 32, "--nband", 3)
     assert answer.code == 0
     assert "warning: band 1 (1141.33 - 1426.67 MHz) has no unflagged data: its images are blank" in answer.out
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     wsum = ds.wsum.values
     assert wsum[1] == 0
     assert (wsum[[0, 2]] > 0).all()
@@ -233,7 +233,7 @@ def test_weights_fall_back_to_the_column_weight(pfb, tmp_path, spectrum):
     answer = pfb("image", made.path, "-o", tmp_path / "out", "--npix", 16, "--weighting", "natural")
     assert answer.code == 0
     assert f"{made.path}: WEIGHT gives the weights, because WEIGHT_SPECTRUM" in answer.out
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     (part,) = samples(made.path, weight_column="WEIGHT")
     assert float(ds.wsum.sum()) == pytest.approx(part.weight.sum(), rel=1e-12)
     assert float(ds.wsum.sum()) > 1e6
@@ -283,7 +283,7 @@ def test_several_sets_are_imaged_together(pfb, tmp_path):
     first, second = (small_set(tmp_path / f"{seed}.ms", seed=seed, start=f"2024-06-1{seed}T06:00:00", **GOOD) for seed in (1, 2))
     answer = pfb("image", first.path, second.path, "-o", tmp_path / "out", "--npix", "21,16", "--cell", CELL, "--nband", 2)
     assert answer.code == 0
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     parts = briggs(samples(first.path) + samples(second.path))
     for b, band in enumerate(edges(ds)):
         np.testing.assert_allclose(ds.dirty[b] / ds.wsum[b], dft(parts, band) / float(ds.wsum[b]), atol=ACCURACY * 3)
@@ -324,7 +324,7 @@ def test_some_channels_without_signal_are_no_empty_column(tmp_path, recorder):
     change(made.path, "CORRECTED_DATA", lambda v: np.where(np.arange(8)[:, None] < 3, v, 0))
     image.run((made.path,), Image(output=str(tmp_path / "out"), npix="16", nband=4), recorder)
     assert not recorder.warnings
-    assert not open_dataset(tmp_path / "out.zarr").dirty[3].values.any()
+    assert not stokes_i(tmp_path / "out.zarr").dirty[3].values.any()
 
 
 @pytest.mark.usefixtures("dataset_only")
@@ -333,7 +333,7 @@ def test_options_from_a_file_are_overruled_by_the_command_line(pfb, tmp_path, go
     file.write_text("npix: [24, 20]\ncell: 2.0\nnband: 4\nweighting: natural\nquiet: true\n")
     answer = pfb("image", good.path, "-o", tmp_path / "out", "--config", file, "--nband", 2)
     assert (answer.code, answer.out) == (0, "")
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     assert ds.dirty.shape == (2, 24, 20)
     assert ds.attrs["geometry"]["cell"] == pytest.approx(2 * ARCSEC)
     assert ds.attrs["options"]["weighting"] == "natural"
@@ -345,7 +345,8 @@ def test_the_dataset_opens_with_xarray_and_says_what_made_it(pfb, tmp_path, good
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ds = xr.open_zarr(tmp_path / "out.zarr", chunks=None)
-    assert ds.dirty.dims == ("band", "x", "y")
+    assert ds.dirty.dims == ("stokes", "band", "x", "y")
+    assert ds.attrs["stokes"] == ["I"]
     assert ds.wsum.attrs["units"] == "weight"
     assert ds.attrs["maker"] == "image"
     assert ds.attrs["finished"] is True
@@ -519,9 +520,9 @@ class TestEveryOption:
         words = ["image", settings.made.path, "-o", settings.folder / "twice"]
         assert pfb(*words, "--npix", 8).code == 0
         assert pfb(*words, "--npix", 9).code == 2
-        assert open_dataset(settings.folder / "twice.zarr").dirty.shape[1] == 8
+        assert stokes_i(settings.folder / "twice.zarr").dirty.shape[1] == 8
         assert pfb(*words, "--npix", 9, "--overwrite").code == 0
-        assert open_dataset(settings.folder / "twice.zarr").dirty.shape[1] == 9
+        assert stokes_i(settings.folder / "twice.zarr").dirty.shape[1] == 9
 
     def test_none_was_forgotten(self):
         elsewhere = {"output", *(f.name for f in fields(Resources))}

@@ -9,7 +9,7 @@ from pfb.config import Image
 from pfb.errors import InputError
 from pfb.io.measurement_set import Selection, pieces, release, select
 from pfb.io.simulated_set import CIRCULAR
-from pfb.kernels.stokes import stokes_i
+from pfb.kernels.stokes import combine
 from pfb.pipeline import planning
 from pfb.pipeline.loading import Loader
 from tests.observations import read_window, small_set
@@ -24,9 +24,9 @@ def test_pieces_together_are_stokes_i_of_the_window(tmp_path, defect, rule):
     parts = pieces(w, 50)
     assert len(parts) == 5
     settings = dict(channels=channels, freq=w.freq[channels], correlations=w.correlations, rule=rule)
-    found = [part for piece in parts for part in Loader(piece=piece, **settings)()]
+    found = [part for piece in parts for part in Loader(piece=piece, **settings)()[0]]
     uvw, vis, weight = read_window(w, channels=channels)
-    stokes, total = stokes_i(vis, weight, w.correlations, rule)
+    stokes, total = combine(vis, weight, w.correlations, rule)
     assert 0.5 < np.abs(stokes).max() < 3
     np.testing.assert_array_equal(np.concatenate([f.uvw for f in found]), uvw)
     np.testing.assert_array_equal(np.concatenate([f.vis for f in found]), stokes)
@@ -39,11 +39,11 @@ def test_a_loader_travels_as_a_few_bytes_and_reads_in_another_process(tmp_path):
     made = small_set(tmp_path / "a.ms")
     plan = planning.make(select([made.path], Selection()), Image(output="unused", npix="16"))
     loader = plan.loaders[0][0][0]
-    (here,) = loader()
+    ((here,),) = loader()
     sent = pickle.dumps(loader)
     assert len(sent) < 2000
     release()
-    (there,) = pickle.loads(sent)()
+    ((there,),) = pickle.loads(sent)()
     assert np.abs(here.vis).max() > 0.5
     for a, b in zip(here, there, strict=True):
         np.testing.assert_array_equal(a, b)

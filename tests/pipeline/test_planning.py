@@ -128,7 +128,7 @@ class TestBands:
         seen = []
         for band, own, parts in zip(plan.bands, plan.windows, plan.loaders, strict=True):
             for w, pieces in zip(own, parts, strict=True):
-                read = [part for load in pieces for part in load()]
+                read = [part for load in pieces for part in load()[0]]
                 assert sum(len(r.uvw) for r in read) == w.rows == 224
                 for r in read:
                     assert r.vis.shape == r.weight.shape == (len(r.uvw), len(r.freq))

@@ -12,7 +12,6 @@ from pfb.config import Clean, Image, Predict
 from pfb.errors import InputError
 from pfb.io.casa_tables import UNFINISHED, release
 from pfb.io.component_list import write_components
-from pfb.io.dataset import open_dataset
 from pfb.io.fits import HeaderInfo, write_cube
 from pfb.io.model_column import exclusive
 from pfb.io.simulated_set import CIRCULAR
@@ -22,7 +21,7 @@ from pfb.pipeline import clean, image, predict
 from pfb.pipeline.reporting import Silent
 from pfb.types import Band, Geometry, Observation
 from tests.observations import change, small_set
-from tests.pipeline.small_runs import FEW
+from tests.pipeline.small_runs import FEW, stokes_i
 
 ARCSEC = np.deg2rad(1 / 3600)
 RA, DEC = np.deg2rad(63.36), np.deg2rad(-45.0)
@@ -151,7 +150,7 @@ def test_data_less_the_model_image_to_the_residual(tmp_path, no_picture, make):
     release()
     kept = {name: value for name, value in options.items() if name in ("npix", "cell", "nband", "threads_per_worker")}
     image.run((made.path,), Image(output=str(tmp_path / "i"), data_column="LESS", **kept), Silent())
-    one, other = open_dataset(tmp_path / "c.zarr"), open_dataset(tmp_path / "i.zarr")
+    one, other = stokes_i(tmp_path / "c.zarr"), stokes_i(tmp_path / "i.zarr")
     dirty, residual = one.dirty.values.sum(axis=0), one.residual.values.sum(axis=0)
     assert np.abs(residual).max() < 0.7 * np.abs(dirty).max(), "the model is something"
     assert np.abs(other.dirty.values.sum(axis=0) - residual).max() < 1e-6 * np.abs(dirty).max()

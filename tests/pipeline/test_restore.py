@@ -15,7 +15,7 @@ from pfb.kernels.beam import common_beam, encloses
 from pfb.pipeline import products, restore
 from pfb.pipeline.products import KINDS, product_paths, write_products
 from pfb.pipeline.reporting import Silent
-from pfb.types import Band, Beam, Geometry, Observation
+from pfb.types import Band, Beam, Geometry, Observation, Plane
 
 ARCSEC = np.radians(1 / 3600)
 CELL = 2 * ARCSEC
@@ -49,14 +49,14 @@ def make(path, maker="clean", beams=BEAMS, wsum=WSUM, dtype="f8"):
         model[20, 45] = 0.75
         source = gaussian(beam, GEOMETRY.shape, 20, 45)
         planes = dict(dirty=source, residual=0.25 * source, psf=gaussian(beam, PSF_SHAPE, 42, 50))
-        dataset.write(path, "wsum", band, wsum[band])
+        dataset.write(path, "wsum", Plane(0, band), wsum[band])
         if wsum[band]:
-            dataset.write(path, "beam", band, np.array(beam))
+            dataset.write(path, "beam", Plane(0, band), np.array(beam))
             for name, plane in planes.items():
                 if name in dataset.SCHEMA and (maker == "clean" or name != "residual"):
-                    dataset.write(path, name, band, wsum[band] * plane)
+                    dataset.write(path, name, Plane(0, band), wsum[band] * plane)
         if maker == "clean":
-            dataset.write(path, "model", band, model)
+            dataset.write(path, "model", Plane(0, band), model)
     dataset.finish(path)
     return path
 
@@ -113,7 +113,7 @@ def test_normalisation(tmp_path, store):
 
 def test_mean_model_has_the_weights_of_the_bands(tmp_path, store):
     for band, flux in enumerate([1.0, 2.0, 50.0, 4.0]):
-        dataset.write(store, "model", band, np.full(GEOMETRY.shape, flux))
+        dataset.write(store, "model", Plane(0, band), np.full(GEOMETRY.shape, flux))
     write_products(store, tmp_path / "run", kinds=["model"])
     expected = (3 * 1.0 + 1 * 2.0 + 2 * 4.0) / 6
     np.testing.assert_allclose(image(tmp_path, "model").data, expected, rtol=1e-6)
@@ -182,17 +182,17 @@ def test_single_precision_store(tmp_path):
 
 
 def test_beam_that_is_missing_in_the_store_is_fitted(tmp_path, store):
-    dataset.write(store, "beam", 1, np.full(3, np.nan))
+    dataset.write(store, "beam", Plane(0, 1), np.full(3, np.nan))
     write_products(store, tmp_path / "run", kinds=["image"])
     with fits.open(tmp_path / "run-image-cube.fits") as hdus:
         assert hdus["BEAMS"].data["BMAJ"][1] == pytest.approx(BEAMS[1].major / ARCSEC, rel=1e-5)
 
 
 def test_psf_without_a_lobe_blanks_its_band_only(tmp_path, store):
-    dataset.write(store, "beam", 1, np.full(3, np.nan))
-    psf = dataset.read(store, "psf", 1)
+    dataset.write(store, "beam", Plane(0, 1), np.full(3, np.nan))
+    psf = dataset.read(store, "psf", Plane(0, 1))
     psf[42, 50] = 0
-    dataset.write(store, "psf", 1, psf)
+    dataset.write(store, "psf", Plane(0, 1), psf)
     report = Recorder()
     write_products(store, tmp_path / "run", kinds=["image"], report=report)
     cube = image(tmp_path, "image", "cube").data
@@ -243,9 +243,9 @@ def test_run_without_any_data(tmp_path):
 
 
 def test_plane_that_is_not_finite(tmp_path, store):
-    residual = dataset.read(store, "residual", 3)
+    residual = dataset.read(store, "residual", Plane(0, 3))
     residual[4, 5] = np.nan
-    dataset.write(store, "residual", 3, residual)
+    dataset.write(store, "residual", Plane(0, 3), residual)
     with pytest.raises(InputError, match=r"the residual of band 3 in .* is not finite everywhere"):
         write_products(store, tmp_path / "run")
     assert os.listdir(tmp_path) == ["run.zarr"]

@@ -6,7 +6,6 @@ import pytest
 from pfb.config import Clean
 from pfb.graph import imaging
 from pfb.graph.engine import ThreadEngine
-from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.kernels import robust
 from pfb.pipeline import clean
@@ -15,7 +14,7 @@ from pfb.pipeline.planning import make
 from pfb.pipeline.reporting import Silent
 from pfb.pipeline.weighting import scheme_of
 from tests.observations import change, small_set
-from tests.pipeline.small_runs import CELL, FEW, NEAR, same, sky
+from tests.pipeline.small_runs import CELL, FEW, NEAR, same, sky, stokes_i
 from tests.pipeline.test_checkpoint import killed
 
 C = 299792458.0
@@ -45,7 +44,7 @@ def cleaned(dataset_only, tmp_path):
         name = tmp_path / f"out{len(list(tmp_path.iterdir()))}"
         config = Clean(output=str(name), **(FEW | dict(nband=2) | options))
         clean.run((path,), config, report or Silent())
-        return open_dataset(f"{name}.zarr", needs="clean").load()
+        return stokes_i(f"{name}.zarr", needs="clean").load()
 
     return run
 
@@ -145,7 +144,7 @@ def test_a_run_that_was_killed_ends_at_the_same_bits(after, sets, cleaned, tmp_p
     with killed(after):
         clean.run((sets[1],), Clean(**options), Silent())
     clean.run((sets[1],), Clean(resume=True, **options), Silent())
-    found = open_dataset(tmp_path / "killed.zarr", needs="clean").load()
+    found = stokes_i(tmp_path / "killed.zarr", needs="clean").load()
     names = ("dirty", "psf", "model", "residual", "update", "dual", "wsum", "freq", "thermal", "beam")
     assert same(expected, found, names) == []
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pfb.io.dataset import open_dataset
 from pfb.pipeline import submit as pipeline
 from pfb.pipeline.clusters import environment
 from tests.deployments import jobs, until
 from tests.observations import small_set
+from tests.pipeline.small_runs import stokes_i
 
 SUBMIT = {"slurm": "sbatch", "pbs": "qsub"}
 FOLDER = "with blanks, $HOME and 'quotes'"
@@ -322,7 +322,7 @@ def test_a_job_of_slurm(slurm, submit, observed, folder):
     assert list(jobs()) == [number[1]]
     until(lambda: not jobs(), 60)
     log = Path(number[2]).read_text()
-    assert open_dataset(folder / "out.zarr", needs="clean").model.any(), log
+    assert stokes_i(folder / "out.zarr", needs="clean").model.any(), log
     assert not (folder / f"out-job-{number[1]}").exists()
     host, port = re.search(r"dashboard: http://([\d.]+):(\d+)/status", log).groups()
     assert f"ssh -N -L {port}:{host}:{port} " in log
@@ -361,7 +361,7 @@ def test_jobs_of_slurm_that_go_on_end_at_the_same_bits(slurm, submit, pfb, obser
     until(lambda: not jobs(), 120)
     assert "submitted again to go on" in log.read_text()
     assert pfb("clean", "a b.ms", "-o", "calm", *options).code == 0
-    found, expected = (open_dataset(folder / f"{name}.zarr", needs="clean") for name in ("out", "calm"))
+    found, expected = (stokes_i(folder / f"{name}.zarr", needs="clean") for name in ("out", "calm"))
     assert found.sizes["cycle"] == 30
     for name in ("model", "residual", "dual"):
         np.testing.assert_array_equal(found[name], expected[name])

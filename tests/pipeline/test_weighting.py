@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 from pfb.config import Image
-from pfb.io.dataset import open_dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.pipeline import image
 from pfb.pipeline.planning import make
 from tests.observations import small_set
+from tests.pipeline.small_runs import stokes_i
 
 C = 299792458.0
 ARCSEC = math.radians(1 / 3600)
@@ -30,7 +30,7 @@ def bands(observed):
         plan = make(select((observed,), Selection()), Image(output="x", npix="21,16", cell=CELL, nband=nband))
         found = []
         for windows in plan.loaders:
-            parts = [part for pieces in windows for piece in pieces for part in piece()]
+            parts = [part for pieces in windows for piece in pieces for part in piece()[0]]
             wave = [p.uvw[:, None, :2] * p.freq[:, None] / C for p in parts]
             freq = [np.broadcast_to(p.freq, p.weight.shape) for p in parts]
             found.append((np.concatenate([w.reshape(-1, 2) for w in wave]), np.concatenate([f.ravel() for f in freq]),
@@ -92,7 +92,7 @@ def test_weights_are_those_of_the_definition(case, pfb, observed, bands, tmp_pat
     words, options = CASES[case]
     answer = pfb("image", observed, "-o", tmp_path / "out", "--npix", "21,16", "--cell", CELL, "--nband", 3, *words)
     assert answer.code == 0, answer
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     samples = bands(3)
     expected = defined(samples, **options)
     assert (ds.wsum > 0).all()
@@ -113,7 +113,7 @@ def test_weights_are_those_of_the_definition(case, pfb, observed, bands, tmp_pat
 def test_an_empty_band_has_no_weights_of_its_own(tmp_path, recorder, dataset_only):
     path = small_set(tmp_path / "a.ms", flagged_channels=(0, 1)).path
     image.run((path,), Image(output=str(tmp_path / "out"), npix="16", cell=CELL, weight_grouping="band", taper="9"), recorder)
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     assert (ds.wsum > 0).values.tolist() == [False, True, True, True]
     assert np.isfinite(ds.thermal).values.tolist() == [False, True, True, True]
     assert any("the thermal noise is 1." in text for text in recorder.messages)
@@ -124,7 +124,7 @@ def test_the_thermal_noise_is_that_of_images_of_noise(weighting, tmp_path, recor
     path = small_set(tmp_path / "a.ms", sky=[], nant=16, rfi=0.0).path
     config = Image(output=str(tmp_path / "out"), npix="128", cell=CELL, nband=1, weighting=weighting)
     image.run((path,), config, recorder)
-    ds = open_dataset(tmp_path / "out.zarr")
+    ds = stokes_i(tmp_path / "out.zarr")
     found = float((ds.dirty[0] / ds.wsum[0]).std())
     assert found == pytest.approx(float(ds.thermal[0]), rel=0.1)
 
