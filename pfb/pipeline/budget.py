@@ -182,7 +182,7 @@ def disk(plan: Plan, config: Image) -> int:
 
 def require_disk(plan: Plan, config: Image) -> None:
     """Raise `InputError` if the products do not fit the disk, which would be known at the end of a run only."""
-    folder = Path(f"{config.output}.zarr").absolute().parent
+    folder = next(parent for parent in Path(f"{config.output}.zarr").absolute().parents if parent.exists())
     needed, free = disk(plan, config), shutil.disk_usage(folder).free
     if free < FULL * needed:
         raise InputError(

@@ -193,7 +193,7 @@ def preflight(
     final = attempt("output", require_output, config, maker)
     planned = attempt("selection and image", plan, sets, config, report)
     extra = attempt("dictionary and mask", _prepare, planned, prepare)
-    attempt("disk", _require_disk, planned, config, final)
+    attempt("disk", _require_disk, planned, config)
     return Ready(final, planned, extra)
 
 
@@ -201,7 +201,7 @@ def _prepare(planned: tuple[SelectedData, Plan], prepare: Prepare | None) -> Map
     return {} if prepare is None else prepare(planned[1])
 
 
-def _require_disk(planned: tuple[SelectedData, Plan], config: Image, final: Path) -> None:
+def _require_disk(planned: tuple[SelectedData, Plan], config: Image) -> None:
     require_disk(planned[1], config)
 
 
