@@ -136,12 +136,14 @@ def judge(images: Images, expected: Sequence[Expected], power: Sequence[Real]) -
     # A model of few pixels takes up noise, which the residual then lacks and the restored image has.
     level = max(noise, thermal * math.sqrt(chi.total))
     area = math.pi / (4 * math.log(2)) * beam.major * beam.minor / cell**2
-    places = brightest(restored, SOURCES, math.ceil(3 * beam.major / cell), BRIGHT * level)
+    strength = restored if images.product == "I" else np.abs(restored)
+    places = brightest(strength, SOURCES, math.ceil(3 * beam.major / cell), BRIGHT * level)
     sources = [source_at(place, restored, model, residual, beam, cell) for place in places]
     findings = [
         *_of_noise(noise, thermal), *_of_chi_squared(chi, bands), *_of_sources(sources, level),
-        *_of_flux(restored, residual, model, area, bool(sources)), *_of_negatives(restored, level, cell, area),
     ]  # fmt: skip
+    if images.product == "I":  # what is negative is wrong in total intensity only
+        findings += [*_of_flux(restored, residual, model, area, bool(sources)), *_of_negatives(restored, level, cell, area)]
     return Verdict(tuple(findings), noise, thermal, chi, [b.index for b in bands])
 
 
@@ -212,12 +214,12 @@ def _excess(values: Real, samples: Real) -> tuple[int | None, float]:
 def _of_sources(sources: Sequence[Source], noise: float) -> list[Finding]:
     if not sources:
         return []
-    worst = max(sources, key=lambda s: abs(s.restored - s.model - s.residual) / s.restored)
+    worst = max(sources, key=lambda s: abs((s.restored - s.model - s.residual) / s.restored))
     made = worst.model + worst.residual
-    error = abs(worst.restored - made) / worst.restored
+    error = abs((worst.restored - made) / worst.restored)
     certain = [s for s in sources if abs(s.residual) > CERTAIN * noise] or sources[:1]
-    most = max(certain, key=lambda s: abs(s.residual) / s.restored)
-    left = abs(most.residual) / most.restored if abs(most.residual) > CERTAIN * noise else 0.0
+    most = max(certain, key=lambda s: abs(s.residual / s.restored))
+    left = abs(most.residual / most.restored) if abs(most.residual) > CERTAIN * noise else 0.0
     return [
         Finding(
             "restored peaks", error, 0.0, PEAKS, f"of {len(sources)} sources within {100 * error:.2g}% of model and residual",

@@ -37,7 +37,8 @@ def judged(tmp_path, no_picture):
     """Clean a set with defects, and return its verdict as the dataset has it, what was off, and what was said."""
 
     def run(sources=(*POINTS, WIDE), options=(), spoil=None, output="out", **defects):
-        made = small_set(tmp_path / f"{output}.ms", sky=sky(*sources), **dict(nant=28, sefd=1e4, scan_length=3.0) | defects)
+        components = sources if isinstance(sources[0], Component) else sky(*sources)
+        made = small_set(tmp_path / f"{output}.ms", sky=components, **dict(nant=28, sefd=1e4, scan_length=3.0) | defects)
         if spoil:
             spoil(made.path)
         report = Recorder()
@@ -176,6 +177,15 @@ def test_few_samples_prove_nothing(rng):
     assert verdict._excess(chi.lengths, chi.samples[1])[1] == 1
     assert verdict._excess(np.array([1.0, 2.0, 1.0]), np.array([1e4, 20.0, 1e4]))[1] == 1
     assert verdict._excess(np.array([np.nan, 2.0]), np.array([0.0, 20.0])) == (None, 1.0)
+
+
+def test_polarised_sources_may_be_negative(judged):
+    sky_of_q = [replace(component, I=5.0, Q=-component.I) for component in sky(*POINTS)]
+    result = judged(sky_of_q, options=dict(stokes="Q"))
+    assert result.off == []
+    assert [f["name"] for f in result.found["findings"]] == list(NAMES[:6])
+    assert result.found["noise"] < 0.01
+    assert result.summary["restored peaks"].startswith("of 2 sources")
 
 
 def test_an_image_that_is_not_what_model_and_residual_make(rng):
