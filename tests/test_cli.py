@@ -28,6 +28,7 @@ CONFIGS = {
     "mask": config.Mask,
     "fit": config.Fit,
     "predict": config.Predict,
+    "regrid": config.Regrid,
     "simulate": config.Simulate,
     "info": config.Info,
     "cluster submit": config.ClusterSubmit,
@@ -108,7 +109,7 @@ class TestOptions:
     @pytest.mark.parametrize(("name", "made"), CONFIGS.items())
     def test_the_defaults_are_those_of_the_config(self, name, made, pipeline):
         pipeline.result = types.SimpleNamespace(tables=list, sentence=str, exit_code=0)
-        out = ["-o", "out"] if name in ("image", "clean") else []
+        out = ["-o", "out"] if name in ("image", "clean", "regrid") else []
         if name == "cluster submit":
             assert cli.main([*name.split(), *JOB, "--", "thing", "-o", "out"]) == 0
             assert pipeline[0][1] == made(template="slurm", cores=4, walltime="1:00:00")
@@ -120,7 +121,7 @@ class TestOptions:
             assert call == ("thing",)
             return
         target, given, report = call
-        assert target == (("thing",) if name in ("image", "clean", "plan", "check", "fit", "predict") else "thing")
+        assert target == (("thing",) if name in ("image", "clean", "plan", "check", "fit", "predict", "regrid") else "thing")
         needed = {"model": ("a.zarr",)} if name == "predict" else {"output": "out"} if out else {}
         assert given == made(**needed)
         assert isinstance(report, Console)

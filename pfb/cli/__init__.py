@@ -18,7 +18,7 @@ import click
 from pfb import __version__
 from pfb.cli import options
 from pfb.cli.paths import sets_argument
-from pfb.config import Check, Clean, ClusterSubmit, Config, Fit, Image, Info, Mask, Plan, Predict, Restore, Simulate
+from pfb.config import Check, Clean, ClusterSubmit, Config, Fit, Image, Info, Mask, Plan, Predict, Regrid, Restore, Simulate
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -147,6 +147,14 @@ def mask(path: str, config: Mask, report: Console) -> None:
 def fit(paths: tuple[str, ...], config: Fit, report: Console) -> None:
     """Run `pfb fit`."""
     from pfb.pipeline import fit as pipeline
+
+    pipeline.run(paths, config, report)
+
+
+@command(Regrid, click.Argument(["paths"], nargs=-1, required=True, metavar="MODEL..."))
+def regrid(paths: tuple[str, ...], config: Regrid, report: Console) -> None:
+    """Run `pfb regrid`."""
+    from pfb.pipeline import regrid as pipeline
 
     pipeline.run(paths, config, report)
 

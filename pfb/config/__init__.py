@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pfb.config.averaging import Averaging
 from pfb.config.cluster import ClusterSubmit, Resources
 from pfb.config.declaring import Config, check, option
-from pfb.config.models import Fit, Predict
+from pfb.config.models import Fit, Predict, Regrid
 
 __all__ = [
     "Averaging",
@@ -28,6 +28,7 @@ __all__ = [
     "Output",
     "Plan",
     "Predict",
+    "Regrid",
     "Resources",
     "Restore",
     "Selection",
@@ -169,6 +170,10 @@ class Masking(Config):
 class Clean(Masking, Image):
     """Image and deconvolve a measurement set."""
 
+    model: tuple[str, ...] = option(
+        (), metavar="DATASET|FITS",
+        help="start from this model, on whatever grid and at whatever frequencies; given several times: images of more bands",
+    )
     bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
     nlevels: int = option(5, minimum=1, maximum=10, help="levels of the wavelet decompositions")
     prior: str = option(

@@ -41,6 +41,20 @@ class Fit(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Regrid(Config):
+    """Bring a model to another grid and to other frequencies, with all of its flux."""
+
+    output: str = option(short="-o", metavar="FITS", help="the cube to write, in Jy/pixel")
+    overwrite: bool = option(False, help="replace a cube that exists")
+    like: str | None = option(
+        None, metavar="DATASET|FITS", help="whose grid and bands to take (default: a SIN projection about the model's middle)"
+    )
+    npix: str | None = option(None, metavar="NX[,NY]", help="image size in pixels (default: as --like, or as the model)")
+    cell: float | None = option(None, above=0.0, metavar="ARCSEC", help="pixel size (default: as --like, or as the model)")
+    quiet: bool = option(False, help="print errors only")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Predict(Resources):
     """Predict the visibilities of a model, and write them, or the data less or plus them, into measurement sets."""
 

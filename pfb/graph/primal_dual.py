@@ -38,8 +38,9 @@ import numpy as np
 
 from pfb.graph.blocks import Blocks, branches, flat
 from pfb.graph.coarsening import Bundles, unpacked
+from pfb.graph.constraints import constrained
 from pfb.graph.grain import Grain, Lanes, at_once
-from pfb.graph.iteration import advance, gated, gradient, join, obey, project, renew, statistic, step, threshold
+from pfb.graph.iteration import advance, gated, gradient, join, project, renew, statistic, step, threshold
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref, refs, unchanged, value
 from pfb.operators.constraints import Constraint
@@ -268,15 +269,7 @@ class PrimalDual:
     def finish(self, graph: Graph, iteration: int, mask: Key | None = None) -> list[Key]:
         """Add the images after the last iteration, as the constraint wants them; returns their keys."""
         images = self.primal(iteration)
-        models = [self.names.key("model", v) for v in range(len(images))]
-        joint = [v for v in range(len(images)) if self.constraint_of(v).joint]
-        signs = [add(graph, self.names.key("negative", v), np.less, ref(images[v]), 0) for v in joint]
-        for v, (model, image) in enumerate(zip(models, images, strict=True)):
-            if self.constraint.active:
-                add(graph, model, obey, self.constraint_of(v), ref(image), _optional(mask), refs(signs))
-            else:
-                add(graph, model, unchanged, ref(image))
-        return models
+        return constrained(graph, self.names, images, [self.constraint_of(v) for v in range(len(images))], mask)
 
     @property
     def _parts(self) -> list[Dictionary]:

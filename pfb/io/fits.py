@@ -262,7 +262,8 @@ def _frequency_axis(bands: Sequence[Band]) -> dict[str, str | float]:
     if len(bands) > 1:
         step, value = np.polyfit(np.arange(len(bands)) - reference, freq, 1)
     else:
-        step, value = bands[0].freq_max - bands[0].freq_min, freq[0]
+        # An axis without a step cannot be inverted, and readers refuse it.
+        step, value = (bands[0].freq_max - bands[0].freq_min) or 1.0, freq[0]
     return dict(CTYPE="FREQ", CRPIX=1.0 + reference, CRVAL=float(value), CDELT=float(step), CUNIT="Hz")
 
 

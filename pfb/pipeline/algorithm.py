@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
+
+import numpy as np
 
 from pfb.config import Clean
 from pfb.errors import InputError, Stopped
 from pfb.graph import imaging
 from pfb.graph.blocks import Blocks
+from pfb.graph.constraints import constrained
 from pfb.graph.engine import Engine
 from pfb.graph.names import Names
 from pfb.graph.primal_dual import UNTOUCHED
-from pfb.graph.tasks import Graph, Key
+from pfb.graph.tasks import Graph, Key, add, ref
+from pfb.io.model_image import open_model
 from pfb.operators.constraints import Constraint
 from pfb.operators.measurement import Spread
 from pfb.pipeline.checkpoint import REWEIGHTING, Safety, Saved
@@ -24,6 +29,7 @@ from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import Robust
 from pfb.pipeline.statistics import measure
+from pfb.pipeline.transfer import spectral_mix, transferred
 from pfb.solvers.major_cycle import Cycle, Minimised, Progress, Rule, Statistics
 from pfb.solvers.primal_dual import Gate
 from pfb.types import Real
@@ -130,6 +136,31 @@ class Algorithm(ABC):
         return {}
 
     # What they share
+
+    def _given(self, dtype: Any) -> list[Key]:
+        """Make the models that the user gives to start from, within the constraints; none if there are none."""
+        run, names = self.run, self.run.names
+        if not self.config.model:
+            return []
+        model, products, shape = open_model(self.config.model), run.plan.products, run.plan.geometry.shape
+        mix = spectral_mix(model, [replace(band, freq=self.imaged.freq[band.index]) for band in run.plan.bands])
+        graph: Graph = {}
+        images, constraints, lit = [], [], []
+        for v, plane in enumerate(self.imaged.planes):
+            product = products[plane.stokes]
+            load = partial(transferred, model, tuple(mix[plane.band].tolist()), run.plan.geometry, dtype)
+            # The model is of Stokes I; the others start from nothing.
+            load = load if product == "I" else partial(np.zeros, shape, dtype)
+            images.append(add(graph, names.key("pursue", v), imaging.call, load))
+            constraints.append(self.constraint.of(product))
+            lit += [v] * (product == "I")
+        models = constrained(graph, names, images, constraints, self.masks.key)
+        sums = [add(graph, names.key("statistics", v), np.sum, ref(models[v])) for v in lit]
+        run_stage(self.engine, self.report, "model", graph, models + sums)
+        flux = float(np.mean(self.engine.fetch(sums))) if sums else 0.0
+        self.engine.drop(sums)
+        self.report.message(f"{self.config.model[0]} is the first model: {flux:.6g} Jy, in the mean over the bands")
+        return models
 
     def start(self) -> Progress:
         """Return where to go on from: the residual of the first model, or a checkpoint."""

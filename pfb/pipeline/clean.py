@@ -12,6 +12,7 @@ from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
 from pfb.graph.tasks import Graph
 from pfb.io import dataset
+from pfb.io.model_image import open_model
 from pfb.pipeline.algorithm import Algorithm
 from pfb.pipeline.algorithms import ALGORITHMS
 from pfb.pipeline.checkpoint import Safety
@@ -82,6 +83,8 @@ def prepare(config: Clean, report: Reporter, plan: Plan) -> Mapping[str, Any]:
     """Check the options that need the planned images, and return what the dataset has of them."""
     require_mask(config, plan.geometry, report)
     cycles(config)  # refuses here what it would when the images have been made
+    if config.model:
+        open_model(config.model)  # refuses here what it would after the imaging
     return ALGORITHMS["sara"].layout(config, plan)
 
 

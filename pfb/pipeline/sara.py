@@ -59,7 +59,7 @@ class Sara(Algorithm):
         self._curve(self.run.names)
         self.masks.prepare(self.imaged.of(self.imaged.leading, self.imaged.psf), self.imaged.wsum[self.imaged.leading])
         if self.safety.saved is None:
-            self.state = Resident(self._pursue(), list(self.imaged.dirty))
+            self.state = Resident(self._given(self.dictionary.dtype) or self._pursue(), list(self.imaged.dirty))
         else:
             self._take_up(self.safety.saved)
             self.engine.drop(self.imaged.dirty)
