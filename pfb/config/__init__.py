@@ -75,10 +75,13 @@ class Selection(Config):
     )
     max_uv: str | None = option(None, metavar="LENGTH", help="longest projected baseline to use, as for --min-uv")
     data_column: str | None = option(
-        None, metavar="COLUMN", help="visibilities (default: CORRECTED_DATA if the set has it, else DATA)"
+        None, metavar="COLUMN",
+        help="visibilities, or a sum of columns, e.g. CORRECTED_DATA-MODEL_DATA "
+        "(default: CORRECTED_DATA if the set has it, else DATA)",
     )
     weight_column: str | None = option(
-        None, metavar="COLUMN", help="natural weights (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)"
+        None, metavar="COLUMN",
+        help="natural weights; of SIGMA or SIGMA_SPECTRUM 1 / sigma^2 (default: WEIGHT_SPECTRUM if it is usable, else WEIGHT)",
     )
     stokes: str = option(
         "I", metavar="PRODUCTS", help="Stokes products, some of I, Q, U, V, e.g. IQUV; pfb clean deconvolves them jointly"

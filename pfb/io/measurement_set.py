@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pfb.io.casa_tables import RowFilter, Rows, cross_rows, main_table, release
+from pfb.io.casa_tables import RowFilter, cross_rows, main_table, release
+from pfb.io.cells import read_cells, read_visibilities, read_weights
 from pfb.io.metadata import SetDescription, channel_frequencies, describe
 from pfb.io.selection import SelectedData, Selection, select
 from pfb.io.uv_range import UVRange
@@ -33,8 +34,6 @@ __all__ = [
     "release",
     "select",
 ]
-
-_DTYPES = {"complex": np.complex64, "dcomplex": np.complex128, "float": np.float32, "double": np.float64, "boolean": np.uint8}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +133,10 @@ def read(piece: Piece, channels: slice = slice(None)) -> RawVisibilities:
     rows = cross_rows(piece.path, piece.stamp, piece.rows)[piece.data_desc_id].take(piece.first, piece.last)
     stored = np.concatenate([np.arange(a, b + 1) if a <= b else np.arange(a, b - 1, -1) for a, b in piece.channels])[channels]
     uvw = table.getcol("UVW", index=(rows,)).astype(np.float64)
-    shape = (len(uvw), len(stored), piece.correlations)
-    vis = _cells(table, piece.data_column, rows, stored, shape)
-    weight = _weights(table, piece.weight_column, rows, stored, shape)
+    vis = read_visibilities(table, piece.data_column, rows, stored, piece.correlations)
+    weight = read_weights(table, piece.weight_column, rows, stored, piece.correlations)
 
-    bad = _cells(table, "FLAG", rows, stored, shape).view(bool)
+    bad = read_cells(table, "FLAG", rows, stored, piece.correlations).view(bool)
     off = ~np.isfinite(uvw).all(axis=1)
     uvw[off] = 0.0
     off |= table.getcol("FLAG_ROW", index=(rows,)).astype(bool)
@@ -165,23 +163,3 @@ def _runs(channels: NDArray[np.int64]) -> tuple[tuple[int, int], ...]:
         else:
             runs.append((c, c))
     return tuple(runs)
-
-
-def _cells(table: Any, column: str, rows: Rows, stored: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[Any]:
-    """Read (row, chan, corr) cells into an array of our own, its channels in the order of `stored`."""
-    low, high = int(stored.min()), int(stored.max()) + 1
-    dtype = _DTYPES[table.getcoldesc(column)["valueType"]]
-    buffer: NDArray[Any] = np.empty((shape[0], high - low, shape[2]), dtype)
-    table.getcol(column, index=(rows, slice(low, high)), result=buffer)
-    if len(stored) == high - low and (np.diff(stored) == 1).all():
-        return buffer
-    # One contiguous read and a gather in memory: strided reads take casacore several times as long.
-    return buffer[:, stored - low]
-
-
-def _weights(table: Any, column: str, rows: Rows, stored: NDArray[np.int64], shape: tuple[int, ...]) -> NDArray[Any]:
-    one = rows.start if isinstance(rows, slice) else int(rows[0])
-    if len(table.row_shapes(column, index=(slice(one, one + 1),))[0].as_py()) == 2:
-        return _cells(table, column, rows, stored, shape)
-    weight: NDArray[Any] = np.broadcast_to(table.getcol(column, index=(rows,))[:, None, :], shape).copy()
-    return weight

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfb.errors import InputError
-from pfb.io.columns import choose_columns
+from pfb.io.columns import choose_columns, disagreements
 from pfb.io.metadata import FRAMES, Field, RowGroup, SetDescription, describe
 from pfb.io.time_ranges import iso, parse_times
 from pfb.io.uv_range import parse_uv_range
@@ -46,9 +46,10 @@ class Selection:
     max_uv: str | None = None
     """The longest."""
     data_column: str | None = None
-    """Default: CORRECTED_DATA if it holds visibilities, else DATA."""
+    """A column, or a sum such as ``CORRECTED_DATA-MODEL_DATA``. Default: CORRECTED_DATA if it holds visibilities, else DATA."""
     weight_column: str | None = None
-    """Default: WEIGHT_SPECTRUM if it is usable, else WEIGHT."""
+    """Weights, or standard deviations if the name begins with SIGMA. Default: WEIGHT_SPECTRUM if it is usable, else WEIGHT;
+    SIGMA_SPECTRUM or SIGMA only where a set has no column of weights."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,6 +70,8 @@ class SelectedData:
     """Largest sqrt(u^2 + v^2) of rows that are not wholly flagged, at their highest selected frequency."""
     notes: tuple[str, ...]
     """What was decided by default, one sentence each."""
+    warnings: tuple[str, ...] = ()
+    """What is odd about the selected columns, one sentence each."""
 
 
 class SelectedSet(NamedTuple):
@@ -103,10 +106,12 @@ def select(paths: Sequence[str], selection: Selection) -> SelectedData:
     groups = choose_groups(sets, selection, notes)
     centre = _common_centre(sets, groups)
     windows: list[Window] = []
+    warnings: list[str] = []
     for drafts, d in zip(_drafts(sets, groups, selection, notes), sets, strict=True):
         filled, decided = choose_columns(d, drafts, selection.data_column, selection.weight_column) if drafts else ([], [])
         windows += filled
         notes += decided
+        warnings += [f"{d.path}: {sentence}" for sentence in disagreements(filled)] if filled else []
     diameters = [d.dish_diameter for d, own in zip(sets, groups, strict=True) if own and d.dish_diameter > 0]
     return SelectedData(
         ra=centre.ra,
@@ -117,6 +122,7 @@ def select(paths: Sequence[str], selection: Selection) -> SelectedData:
         dish_diameter=min(diameters, default=0.0),
         longest_baseline_wavelengths=_longest_baseline_wavelengths(sets, windows, selection, notes),
         notes=tuple(notes),
+        warnings=tuple(warnings),
     )
 
 

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pfb.io.casa_tables import RowFilter, RowRuns, Rows, cross_rows, main_table
 from pfb.io.channels import usable_widths
+from pfb.io.expression import parse_terms
 from pfb.io.metadata import RowGroup, SetDescription, SpectralWindow
 from pfb.io.uv_range import SPEED_OF_LIGHT, UVRange
 from pfb.types import Real
@@ -64,7 +65,9 @@ class Window:
     correlations: tuple[int, ...]
     """casacore's numbers, in the stored order."""
     data_column: str = ""
+    """A column, or a sum of columns as `parse_terms` reads it."""
     weight_column: str = ""
+    """Natural weights, or standard deviations."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -79,9 +82,11 @@ class Window:
     @property
     def row_chunk(self) -> int:
         """Rows to read at a time: whole tiles, about 128 MiB of the selected visibilities, flags and weights."""
-        # 8 + 4 + 1 bytes of a complex64 visibility, its weight and its flag.
-        most = max(1, _CHUNK_BYTES // (13 * len(self.freq) * len(self.correlations)))
-        tile = _tile_rows(main_table(self.path, self.stamp), self.data_column, self.shape)
+        columns = [term.column for term in parse_terms(self.data_column)] if self.data_column else [""]
+        # 8 + 4 + 1 bytes of a complex64 visibility, its weight and its flag; of a sum one more column is there.
+        size = 21 if len(columns) > 1 else 13
+        most = max(1, _CHUNK_BYTES // (size * len(self.freq) * len(self.correlations)))
+        tile = _tile_rows(main_table(self.path, self.stamp), columns[0], self.shape)
         return most - most % tile if most > tile else most
 
 

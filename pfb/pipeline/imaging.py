@@ -233,7 +233,7 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
     scheme_of(config, planned.geometry)  # refuses here what it would when the data have been read
     for note in data.notes:
         report.message(note)
-    for warning in planned.warnings:
+    for warning in (*data.warnings, *planned.warnings):
         report.warning(warning)
     g, bands = planned.geometry, planned.bands
     stokes = "" if planned.products == "I" else f" in Stokes {', '.join(planned.products)}"

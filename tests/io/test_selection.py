@@ -228,7 +228,7 @@ REFUSED = {
     "no data column": ({}, dict(data_column="MODEL_DATA"), r"no visibility column MODEL_DATA \(it has CORRECTED_DATA, DATA\)"),
     "flags for data": ({}, dict(data_column="FLAG"), "has no visibility column FLAG"),
     "data of another shape": (dict(model_data=True), dict(data_column="MODEL_DATA"), r"MODEL_DATA of .* \(9, 4\) .* \(8, 4\)"),
-    "no weight column": ({}, dict(weight_column="W"), r"no weight column W \(it has WEIGHT, WEIGHT_SPECTRUM\); choose one with"),
+    "no weight column": ({}, dict(weight_column="W"), r"no weight column W \(it has SIGMA, WEIGHT, WEIGHT_SPECTRUM\); choose"),
     "weights are flags": ({}, dict(weight_column="FLAG"), "has no weight column FLAG"),
     "weights of another shape": ({}, dict(weight_column="UVW"), r"UVW of .* shape \(3,\) .* \(8, 4\), or one weight for each"),
     "asked weights zero": (dict(weight_spectrum="zero"), dict(weight_column="WEIGHT_SPECTRUM"), "all zero, which leaves"),
