@@ -10,8 +10,8 @@ from pfb import config
 from pfb.cli import options
 
 COMMANDS = (
-    config.Image, config.Clean, config.Plan, config.Check, config.Restore, config.Mask, config.Fit, config.Predict, config.Regrid,
-    config.Simulate, config.Info, config.ClusterSubmit,
+    config.Image, config.Clean, config.Plan, config.Check, config.Restore, config.Convolve, config.Mask,
+    config.Fit, config.Predict, config.Regrid, config.Simulate, config.Info, config.ClusterSubmit,
 )  # fmt: skip
 TARGET = Path(__file__).with_suffix(".md")
 PREAMBLE = """\

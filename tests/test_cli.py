@@ -25,6 +25,7 @@ CONFIGS = {
     "plan": config.Plan,
     "check": config.Check,
     "restore": config.Restore,
+    "convolve": config.Convolve,
     "mask": config.Mask,
     "fit": config.Fit,
     "predict": config.Predict,

@@ -10,7 +10,9 @@ from pfb import config
 from pfb.cli import options
 from pfb.errors import InputError
 
-COMMANDS = [config.Image, config.Clean, config.Restore, config.Mask, config.Simulate, config.Info, config.ClusterSubmit]
+COMMANDS = [
+    config.Image, config.Clean, config.Restore, config.Convolve, config.Mask, config.Simulate, config.Info, config.ClusterSubmit,
+]  # fmt: skip
 REQUIRED = {
     config.Image: {"output": "out"},
     config.Clean: {"output": "out"},

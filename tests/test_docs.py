@@ -17,8 +17,8 @@ ROOT = Path(__file__).parents[1]
 FOLDERS = (".", "docs", "examples", "examples/cluster", "examples/data", "notebooks", "benchmarks", "docker")
 DOCUMENTS = sorted(path for folder in FOLDERS for path in (ROOT / folder).glob("*.md"))
 COMMANDS = (
-    config.Image, config.Clean, config.Plan, config.Check, config.Restore, config.Mask, config.Fit, config.Predict, config.Regrid,
-    config.Simulate, config.Info, config.ClusterSubmit,
+    config.Image, config.Clean, config.Plan, config.Check, config.Restore, config.Convolve, config.Mask,
+    config.Fit, config.Predict, config.Regrid, config.Simulate, config.Info, config.ClusterSubmit,
 )  # fmt: skip
 
 

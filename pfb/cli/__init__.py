@@ -18,7 +18,22 @@ import click
 from pfb import __version__
 from pfb.cli import options
 from pfb.cli.paths import sets_argument
-from pfb.config import Check, Clean, ClusterSubmit, Config, Fit, Image, Info, Mask, Plan, Predict, Regrid, Restore, Simulate
+from pfb.config import (
+    Check,
+    Clean,
+    ClusterSubmit,
+    Config,
+    Convolve,
+    Fit,
+    Image,
+    Info,
+    Mask,
+    Plan,
+    Predict,
+    Regrid,
+    Restore,
+    Simulate,
+)
 from pfb.errors import PfbError
 
 if TYPE_CHECKING:
@@ -133,6 +148,14 @@ def restore(dataset: str, config: Restore, report: Console) -> None:
     from pfb.pipeline import restore as pipeline
 
     pipeline.run(dataset, config, report)
+
+
+@command(Convolve, click.Argument(["paths"], nargs=-1, required=True, metavar="FITS|DATASET..."))
+def convolve(paths: tuple[str, ...], config: Convolve, report: Console) -> None:
+    """Run `pfb convolve`."""
+    from pfb.pipeline import convolve as pipeline
+
+    pipeline.run(paths, config, report)
 
 
 @command(Mask, click.Argument(["path"], metavar="IMAGE"))

@@ -19,6 +19,7 @@ __all__ = [
     "Clean",
     "ClusterSubmit",
     "Config",
+    "Convolve",
     "Fit",
     "Image",
     "Imaging",
@@ -254,6 +255,23 @@ class Restore(Config):
         help="restoring beam in arcsec and degrees (default: the native beams; the cube has each band's own)",
     )
     common_beam: bool = option(False, help="restore every band with the smallest beam that encloses all of them")
+    quiet: bool = option(False, help="print errors only")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Convolve(Config):
+    """Bring images to one beam: a given one, or the smallest that encloses those of all planes of all images."""
+
+    output: str | None = option(None, short="-o", metavar="FOLDER", help="folder of the new images (default: beside each image)")
+    suffix: str = option("convolved", metavar="WORD", help="NAME.fits becomes NAME-WORD.fits")
+    overwrite: bool = option(False, help="replace images that exist")
+    beam: str | None = option(
+        None, metavar="BMAJ[,BMIN,BPA]",
+        help="the beam in arcsec and degrees (default: the smallest that encloses the beams of all planes of all images)",
+    )
+    native_beam: str | None = option(
+        None, metavar="BMAJ[,BMIN,BPA]", help="beam of planes whose file says none, in arcsec and degrees"
+    )
     quiet: bool = option(False, help="print errors only")
 
 

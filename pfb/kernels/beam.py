@@ -97,7 +97,11 @@ def gaussian_transfer(beam: Beam, shape: tuple[int, int], cell: float) -> Real:
     (shape[0], shape[1] // 2 + 1) float64
         Its value at zero frequency is the area of the beam in pixels.
     """
-    matrix = spread(beam) / cell**2
+    return spread_transfer(spread(beam) / cell**2, shape)
+
+
+def spread_transfer(matrix: Real, shape: tuple[int, int]) -> Real:
+    """Do the same for a beam whose spread is given in pixels squared, (2, 2)."""
     area = np.pi / LN16 * np.sqrt(np.linalg.det(matrix))
     us, vs = _aliases(matrix), _aliases(matrix[::-1, ::-1])
     return _fill(shape, lambda u, v: area * sum(_decay(matrix, u + i, v + j) for i in us for j in vs))
@@ -122,7 +126,11 @@ def transfer_ratio(native: Beam, target: Beam, shape: tuple[int, int], cell: flo
     (shape[0], shape[1] // 2 + 1) float64
         Its value at zero frequency is the ratio of the areas.
     """
-    before, after = spread(native) / cell**2, spread(target) / cell**2
+    return spread_ratio(spread(native) / cell**2, spread(target) / cell**2, shape)
+
+
+def spread_ratio(before: Real, after: Real, shape: tuple[int, int]) -> Real:
+    """Do the same for beams whose spreads are given in pixels squared, (2, 2)."""
     ratio = np.sqrt(np.linalg.det(after) / np.linalg.det(before))
     return _fill(shape, lambda u, v: ratio * _decay(after - before, u, v))
 
