@@ -122,7 +122,8 @@ class TestOptions:
             assert call == ("thing",)
             return
         target, given, report = call
-        assert target == (("thing",) if name in ("image", "clean", "plan", "check", "fit", "predict", "regrid") else "thing")
+        several = ("image", "clean", "plan", "check", "fit", "predict", "regrid", "convolve")
+        assert target == (("thing",) if name in several else "thing")
         needed = {"model": ("a.zarr",)} if name == "predict" else {"output": "out"} if out else {}
         assert given == made(**needed)
         assert isinstance(report, Console)
