@@ -42,6 +42,8 @@ class Defects:
     """Rows are in no order of time."""
     flagged_channels: tuple[int, ...] = ()
     """Stored channels of every spectral window that are flagged."""
+    flagged_correlations: tuple[int, ...] = ()
+    """Places of correlations that are flagged."""
     flagged_windows: tuple[int, ...] = ()
     all_flagged: bool = False
     flagged_rows: bool = False

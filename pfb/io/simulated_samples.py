@@ -84,7 +84,9 @@ def _flags(layout: Layout, block: Block, shape: tuple[int, ...], rng: np.random.
         flag[:, last] |= block.window == len(layout.windows) - 1
     flag[:, list(defects.flagged_channels)] = True
     flag |= defects.all_flagged or block.window in defects.flagged_windows
-    return np.repeat(flag[..., None], shape[2], axis=2)
+    every = np.repeat(flag[..., None], shape[2], axis=2)
+    every[..., list(defects.flagged_correlations)] = True
+    return every
 
 
 def _weights(layout: Layout, shape: tuple[int, ...], rng: np.random.Generator) -> Columns:

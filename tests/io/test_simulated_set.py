@@ -307,6 +307,8 @@ def test_flags(tmp_path):
     for vis in (data, corrected):
         np.testing.assert_array_equal(np.isnan(vis), flag)
     assert columns(small_set(tmp_path / "b.ms", all_flagged=True), "FLAG")[0].all()
+    flag = columns(small_set(tmp_path / "c.ms", flagged_correlations=(1, 2)), "FLAG")[0]
+    assert flag.all(axis=(0, 1)).tolist() == [False, True, True, False]
 
 
 def test_flagged_rows_and_missing_uvw(tmp_path):
@@ -426,7 +428,8 @@ def test_a_set_that_nobody_may_write(tmp_path):
 def test_no_defect_is_untested():
     tested = {
         "feeds", "frame", "channels", "descending", "unused_descriptions", "autocorrelations", "shuffled", "flagged_channels",
-        "flagged_windows", "all_flagged", "flagged_rows", "nan_in_flagged", "nan_unflagged", "nan_uvw", "weight_spectrum",
+        "flagged_windows", "flagged_correlations",
+        "all_flagged", "flagged_rows", "nan_in_flagged", "nan_unflagged", "nan_uvw", "weight_spectrum",
         "weight", "infinite_weight", "corrected_data", "model_data", "zero_columns", "empty_columns", "unflagged_rfi",
         "weight_factor", "flagged_below", "uvw_factor", "centre_error", "time_shift", "duplicated_rows", "zero_widths",
         "dish_diameter", "telescope", "missing_tables", "read_only",

@@ -34,6 +34,8 @@ DEFECTS = {
     "autocorrelations": (dict(autocorrelations=True), [("rows", "ok", "20 of them autocorrelations")]),
     "shuffled": (dict(shuffled=True), []),
     "flagged channel": (dict(flagged_channels=(1,)), []),
+    "flagged cross hands": (dict(flagged_correlations=(1, 2)), []),
+    "flagged hand": (dict(flagged_correlations=(3,)), [("samples", "fails", "all selected samples are flagged or have weight")]),
     "flagged window": (
         dict(nspw=2, flagged_windows=(1,)),
         [("samples", "warning", "band 1 (1284 - 1712 MHz) has none of use"), ("samples", "warning", "%, 0%")],

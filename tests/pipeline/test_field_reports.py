@@ -132,3 +132,15 @@ def test_any_centre_is_deconvolved_on_any_size(cleaned, tmp_path, centre):
     assert 0 <= header["CRVAL1"] < 360
     assert "LONPOLE" in header
     assert (header["NAXIS1"], header["NAXIS2"]) == (61, 53)
+
+
+def test_a_stokes_product_whose_correlations_are_flagged_is_blank_and_named(tmp_path, no_picture, recorder):
+    made = near(tmp_path / "a.ms", nchan=4, flagged_correlations=(1, 2), nan_in_flagged=True)
+    config = Clean(output=str(tmp_path / "out"), stokes="IQUV", nband=2, **OPTIONS)
+    clean.run((made.path,), config, recorder)
+    for product in "IQUV":
+        for kind in ("dirty", "residual", "image"):
+            data, _ = plane(tmp_path, f"{product}-{kind}-cube")
+            assert (np.isnan(data).all() if product in "UV" else np.isfinite(data).all()), product
+        assert any(f"Stokes {product}" in warning for warning in recorder.warnings) == (product in "UV")
+    assert np.abs(plane(tmp_path, "I-model-mfs")[0]).max() > 0.01
