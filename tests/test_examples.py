@@ -60,8 +60,19 @@ def test_clean(tmp_path, monkeypatch, capsys):
     assert len(re.findall(r"of \d\.\d{3}", printed)) == found.size
 
 
+@pytest.mark.real
+def test_hydrogen(tmp_path, real_set, capsys):
+    """NGC 5921: two horns, and halves at opposite velocities about the 1480 km/s of the galaxy."""
+    disc = load("hydrogen").main(real_set("ngc5921_vla_hi"), tmp_path / "made", Silent())
+    assert len(disc.velocity) == 37
+    assert disc.north < 1465 < 1510 < disc.south
+    middle, outer = disc.flux[15:22], np.concatenate([disc.flux[:6], disc.flux[-6:]])
+    assert outer.max() > 1.05 * middle.mean()
+    assert "The northern half recedes" in capsys.readouterr().out
+
+
 def test_every_script_has_a_test():
-    assert [path.stem for path in SCRIPTS] == ["clean"]
+    assert [path.stem for path in SCRIPTS] == ["clean", "hydrogen"]
 
 
 @pytest.mark.parametrize("path", OPTIONS, ids=lambda p: p.name)
