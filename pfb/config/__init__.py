@@ -205,6 +205,11 @@ class Clean(Masking, Image):
         choices=("none", "clip", "joint"),
         help="clip: no pixel is negative; joint: one that is negative in any band is zero in all",
     )
+    restoring_beam: str | None = option(
+        None, metavar="BMAJ[,BMIN,BPA]",
+        help="beam of the restored images in arcsec and degrees (default: the native beams; the cube has each band's own)",
+    )
+    common_beam: bool = option(False, help="restore every band with the smallest beam that encloses all of them")
     resume: bool = option(False, help="go on from the checkpoint of a run that ended early, if there is one")
     checkpoint: int | None = option(
         None, minimum=0, metavar="ITERATIONS",

@@ -15,6 +15,7 @@ from pfb.io import dataset
 from pfb.io.model_image import open_model
 from pfb.pipeline.algorithm import Algorithm
 from pfb.pipeline.algorithms import ALGORITHMS
+from pfb.pipeline.beams import require_restorable, restoring_beam
 from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.imaging import Imaged, Opened, opened, run_stage, write
 from pfb.pipeline.masking import require_mask
@@ -53,6 +54,7 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
     kind = ALGORITHMS["sara"]
     try:
         with opened(sets, config, report, maker="clean", prepare=partial(prepare, config, report)) as state:
+            require_restorable(state.run.store, config)
             algorithm = kind(state.run, state.imaged, config, state.engine, report, safety)
 
             products = [state.run.plan.products[s] for s in state.imaged.wsum]
@@ -82,7 +84,9 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
 def prepare(config: Clean, report: Reporter, plan: Plan) -> Mapping[str, Any]:
     """Check the options that need the planned images, and return what the dataset has of them."""
     require_mask(config, plan.geometry, report)
-    cycles(config)  # refuses here what it would when the images have been made
+    # These refuse here what they would when the images have been made.
+    cycles(config)
+    restoring_beam(config)
     if config.model:
         open_model(config.model)  # refuses here what it would after the imaging
     return ALGORITHMS["sara"].layout(config, plan)

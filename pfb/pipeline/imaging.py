@@ -26,6 +26,7 @@ from pfb.io.staging import require_writable, scratch, staged
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.chi_squared import Expected
 from pfb.operators.measurement import Gridder
+from pfb.pipeline.beams import restoring_beam
 from pfb.pipeline.blanks import only_zeros, warn_of_blanks, warn_of_zeros
 from pfb.pipeline.budget import raw_samples_of, require_disk, samples_of
 from pfb.pipeline.forecast import announce
@@ -175,8 +176,9 @@ def opened(
                 notes.update(look(images))
 
         files = write_products(
-            store, config.output, overwrite=config.overwrite, report=report, nthreads=nthreads, inspect=inspect
-        )
+            store, config.output, beam=restoring_beam(config), overwrite=config.overwrite, report=report, nthreads=nthreads,
+            inspect=inspect,
+        )  # fmt: skip
     seconds = {"seconds": f"{monotonic() - began:.1f}"}
     report.summary(f"pfb {maker}", {"dataset": str(final)} | {file.name: str(file.parent) for file in files} | notes | seconds)
 

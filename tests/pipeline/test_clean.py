@@ -394,6 +394,7 @@ def test_options_of_clean_are_all_tried():
         "resume", "checkpoint",  # in test_checkpoint
         "mask_reproject", "auto_mask", "auto_mask_grow", "auto_mask_box", "auto_mask_at",  # in test_masking
         "robust_reweight_at", "robust_nu",  # in test_robust
+        "restoring_beam", "common_beam",  # in test_restore
         "mask", "bases", "nlevels", "prior", "start_level", "rmsfactor", "niter", "tol", "gamma", "eta", "cg_tol", "cg_maxit",
         "pd_tol", "pd_maxit", "precision", "positivity", "l1_reweight_from", "alpha",
     }  # fmt: skip

@@ -341,3 +341,31 @@ def test_geometry_is_that_of_the_dataset(tmp_path, store):
     header = image(tmp_path, "image").header
     assert header["CRVAL1"] == pytest.approx(np.degrees(GEOMETRY.ra))
     assert replace(GEOMETRY, nx=header["NAXIS1"], ny=header["NAXIS2"]) == GEOMETRY
+
+
+# Beams of pfb clean
+
+SMALL_RUN = ["--npix", "30,27", "--cell", "2", "--nband", "3", "--bases", "self,db1", "--niter", "1", "--pd-maxit", "5"]
+
+
+@pytest.mark.parametrize(("own", "other"), [(["--restoring-beam", "40,35,20"], ["--beam", "40,35,20"]), (["--common-beam"],) * 2])
+def test_clean_restores_as_restore_does(own, other, pfb, small, tmp_path, no_picture):
+    assert pfb("clean", small, "-o", tmp_path / "a", *SMALL_RUN, *own).code == 0
+    assert pfb("restore", tmp_path / "a.zarr", "-o", tmp_path / "b", *other).code == 0
+    for form in ("mfs", "cube"):
+        one, two = image(tmp_path, "image", form, "a"), image(tmp_path, "image", form, "b")
+        np.testing.assert_array_equal(one.data, two.data)
+        assert one.header["BMAJ"] == two.header["BMAJ"]
+    # One beam for all.
+    assert "CASAMBM" not in image(tmp_path, "image", "cube", "a").header
+    assert "CASAMBM" in image(tmp_path, "residual", "cube", "a").header
+
+
+@pytest.mark.parametrize(("words", "sentence"), [
+    (["--restoring-beam", "2"], "--restoring-beam 2 is narrower than the beam"),
+    (["--restoring-beam", "2", "--common-beam"], "--restoring-beam 2 and --common-beam exclude each other; give one of them"),
+    (["--restoring-beam", "x"], "--restoring-beam x is not a beam"),
+], ids=str)  # fmt: skip
+def test_a_beam_that_cannot_be_is_refused_before_the_first_cycle(words, sentence, refused, small, tmp_path, monkeypatch):
+    monkeypatch.setattr("pfb.pipeline.clean.run_major_cycles", None)
+    assert sentence in refused("clean", small, "-o", tmp_path / "a", *SMALL_RUN, *words, folder=tmp_path)
