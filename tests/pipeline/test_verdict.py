@@ -70,8 +70,10 @@ def test_a_good_set_has_nothing_off(judged):
 def test_weights_of_another_scale(judged, factor, off):
     result = judged(POINTS, options=dict(niter=3), weight_factor=factor)
     assert result.off == off
-    assert len(result.report.warnings) == 2
-    assert all("another scale than 1/sigma^2" in warning for warning in result.report.warnings)
+    before, *warnings = result.report.warnings
+    assert f"WEIGHT is {factor:.3g} times 1 / SIGMA^2" in before
+    assert len(warnings) == 2
+    assert all("another scale than 1/sigma^2" in warning for warning in warnings)
     # The other findings do not depend on the scale.
     assert result.summary["self-check"] == "2 off: noise, chi-squared"
     assert result.summary["noise"].endswith("<- off")
