@@ -49,6 +49,8 @@ class ModelImage:
     """Weight of every band; 0 for one without data."""
     frame: str
     """``ICRS``, ``FK5``, ``FK4``, or nothing if the file does not say."""
+    others: tuple[tuple[str, tuple[Plane, ...]], ...] = ()
+    """The same bands of Q, U and V, of those that there are."""
 
     @property
     def name(self) -> str:
@@ -97,6 +99,9 @@ def open_model(paths: Sequence[str], units: Sequence[str] = UNITS) -> ModelImage
             raise InputError(f"{part.name} and {first.name} lie at different places on the sky; give images of one grid")
     names = ("planes", "freq", "low", "high", "weight")
     chained: dict[str, Any] = {name: tuple(value for part in parts for value in getattr(part, name)) for name in names}
+    # Of images of different bands only what all of them have.
+    common = [letter for letter, _ in first.others if all(letter in dict(part.others) for part in parts)]
+    chained["others"] = tuple((letter, tuple(p for part in parts for p in dict(part.others)[letter])) for letter in common)
     if len(chained["freq"]) > 1 and not all(chained["freq"]):
         raise InputError(f"{first.name} and others do not say their frequencies; add a FREQ axis to their headers")
     if not any(chained["weight"]):
@@ -104,9 +109,9 @@ def open_model(paths: Sequence[str], units: Sequence[str] = UNITS) -> ModelImage
     return replace(first, **chained)
 
 
-def read_plane(model: ModelImage, band: int, blank: float = 0.0) -> Real:
+def read_plane(model: ModelImage, band: int, blank: float = 0.0, product: str = "I") -> Real:
     """Read the (nx, ny) float64 image of a band; blank pixels, which are not finite, become `blank`."""
-    path, at = model.planes[band]
+    path, at = (model.planes if product == "I" else dict(model.others)[product])[band]
     if _is_dataset(path):
         image = store.read(path, "model", StoredPlane(*at))
     else:
@@ -186,6 +191,11 @@ def _dataset(path: str) -> ModelImage:
         high=tuple(band.freq_max for band in bands),
         weight=tuple(ds["wsum"].values[stokes].tolist()),
         frame=geometry.frame,
+        others=tuple(
+            (letter, tuple(Plane(path, (i, band.index)) for band in bands))
+            for i, letter in enumerate(store.products(ds))
+            if letter != "I"
+        ),
     )
 
 
@@ -204,21 +214,24 @@ def _fits(path: str, units: Sequence[str]) -> ModelImage:
         raise InputError(f"{path} is in {unit or 'no unit'} but {wanted}, or set BUNIT if it is one")
     names = [str(header.get(f"CTYPE{axis}", "")) for axis in range(len(shape), 2, -1)]
     spectral = next((i for i, name in enumerate(names) if name.startswith("FREQ")), None)
-    index = [_stokes_i(path, header, len(shape) - i) if name == "STOKES" else 0 for i, name in enumerate(names)]
+    products = next((_products(path, header, len(shape) - i) for i, name in enumerate(names) if name == "STOKES"), {"I": 0})
     if long := [n for i, n in enumerate(shape[:-2]) if n > 1 and i != spectral and names[i] != "STOKES"]:
         raise InputError(f"{path} has an axis of length {long[0]} that is no FREQ and no STOKES; give an image or a cube")
     nband = 1 if spectral is None else shape[spectral]
     freq, low, high = _frequencies(header, nband, None if spectral is None else len(shape) - spectral, bands)
-    places = [[*index] for _ in range(nband)]
-    for band, own in enumerate(places):
-        if spectral is not None:
-            own[spectral] = band
-    planes = tuple(Plane(path, tuple(own)) for own in places)
+    places = {
+        letter: tuple(
+            Plane(path, tuple(band if i == spectral else at if name == "STOKES" else 0 for i, name in enumerate(names)))
+            for band in range(nband)
+        )
+        for letter, at in products.items()
+    }
+    planes = places.pop("I")
     weight = float(header.get("WSCIMGWG", 1.0))
     blank = [_blank(path, plane) for plane in planes]
     return ModelImage(
         planes=planes, shape=(shape[-1], shape[-2]), header=celestial(header).to_header_string(), freq=freq, low=low, high=high,
-        weight=tuple(0.0 if empty else weight for empty in blank), frame=_frame(header),
+        weight=tuple(0.0 if empty else weight for empty in blank), frame=_frame(header), others=tuple(places.items()),
     )  # fmt: skip
 
 
@@ -234,12 +247,14 @@ def _blank(path: str, plane: Plane) -> bool:
         return not np.isfinite(_image_hdu(path, hdus).section[(*plane.place, slice(None), slice(None))]).any()
 
 
-def _stokes_i(path: str, header: fits.Header, axis: int) -> int:
+def _products(path: str, header: fits.Header, axis: int) -> dict[str, int]:
+    """Return the places of I, which must be there, Q, U and V on their axis."""
     first, step, reference = (float(header.get(f"{name}{axis}", 1.0)) for name in ("CRVAL", "CDELT", "CRPIX"))
-    place = (1.0 - first) / (step or 1.0) + reference - 1
-    if not 0 <= round(place) < header[f"NAXIS{axis}"]:
+    places = {letter: round((value - first) / (step or 1.0) + reference - 1) for value, letter in enumerate("IQUV", 1)}
+    found = {letter: at for letter, at in places.items() if 0 <= at < header[f"NAXIS{axis}"]}
+    if "I" not in found:
         raise InputError(f"{path} has no Stokes I; give a model that has")
-    return round(place)
+    return found
 
 
 def _frequencies(

@@ -35,7 +35,7 @@ def cropped(image: Real, centre: tuple[float, float], cell: float) -> PlacedImag
 
 @dataclass(frozen=True)
 class ImagePredictor:
-    r"""Predicts Stokes I from images, :math:`V_\nu = \sum_k d_{\nu k}\, R\, x_k`.
+    r"""Predicts a Stokes parameter from images, :math:`V_\nu = \sum_k d_{\nu k}\, R\, x_k`.
 
     Parameters
     ----------
@@ -75,12 +75,12 @@ class ImagePredictor:
 
         Returns
         -------
-        (1, row, chan) complex128
-            Stokes I in Jy.
+        (row, chan) complex128
+            Jy.
         """
         elsewhere = not np.allclose(phase_centre, self.touching, rtol=0, atol=1e-14)
         moved, path = move(uvw, phase_centre, self.touching) if elsewhere else (uvw, np.zeros(0))
-        vis = np.zeros((1, len(uvw), len(freq)), np.complex128)
+        vis = np.zeros((len(uvw), len(freq)), np.complex128)
         for (image, centre), share in zip(images, design.T, strict=True):
             used = np.flatnonzero(share)
             if not used.size or not image.size:
@@ -89,7 +89,7 @@ class ImagePredictor:
                 moved, np.ascontiguousarray(freq[used]), image,
                 centre=centre, cell=self.cell, epsilon=self.epsilon, wgridding=self.wgridding, nthreads=self.nthreads,
             )  # fmt: skip
-            vis[0][:, used] += own * share[used]
+            vis[:, used] += own * share[used]
         if elsewhere:
             vis *= np.exp(2j * np.pi / SPEED_OF_LIGHT * path[:, None] * freq)
         return vis

@@ -83,8 +83,10 @@ class Images:
         self._mix = spectrum.basis(model, np.array(model.freq)).mix
 
     def loaders(self, frame: str) -> list[Any]:
-        """Return callables that load one image each."""
-        return [partial(load_image, self.model, tuple(row.tolist()), self.place, self.cut) for row in self._mix]
+        """Return callables that load one image each: those of I first, then those of the other products."""
+        products = ("I", *(letter for letter, _ in self.model.others))
+        rows = [tuple(row.tolist()) for row in self._mix]
+        return [partial(load_image, self.model, row, self.place, self.cut, product) for product in products for row in rows]
 
     def predictor(self, frame: str, options: dict[str, Any]) -> Any:
         """Return what predicts pieces in a frame: a function of a piece, its field and the images."""
@@ -99,7 +101,7 @@ class Images:
     @property
     def pixels(self) -> int:
         """Pixels of all images."""
-        return len(self._mix) * self.largest
+        return len(self._mix) * (1 + len(self.model.others)) * self.largest
 
 
 class Components:
@@ -145,12 +147,12 @@ def open_any(paths: Sequence[str], spectrum: Spectrum, cut: Cut) -> Images | Com
     return Components(paths, cut)
 
 
-def load_image(model: ModelImage, mix: Sequence[float], where: Place, cut: Cut) -> PlacedImage:
+def load_image(model: ModelImage, mix: Sequence[float], where: Place, cut: Cut, product: str) -> PlacedImage:
     """Read the bands that make up an image, mixed, and cut out what is used."""
     image = np.zeros(model.shape)
     for band, share in enumerate(mix):
         if share:
-            image += share * read_plane(model, band)
+            image += share * read_plane(model, band, product=product)
     if cut.regions is not None:
         x, y = np.nonzero(image)
         keep = inside(read_regions(cut.regions), model.wcs(), x, y) ^ cut.outside
@@ -180,7 +182,12 @@ def predict_images(
     """Predict the (row, chan, corr) visibilities of a piece from images."""
     freq = piece.window.freq
     design = spectrum.basis(model, freq).design
-    stokes = predictor.predict(read_uvw(piece), freq, axes(field.ra, field.dec), design, images)
+    uvw, centre = read_uvw(piece), axes(field.ra, field.dec)
+    products, number = ("I", *(letter for letter, _ in model.others)), design.shape[1]
+    stokes = np.zeros((4 if model.others else 1, len(uvw), len(freq)), np.complex128)
+    for i, product in enumerate(products):
+        own = images[i * number : (i + 1) * number]
+        stokes["IQUV".index(product)] = predictor.predict(uvw, freq, centre, design, own)
     return correlate(stokes, piece.window.correlations)
 
 

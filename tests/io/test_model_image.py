@@ -76,6 +76,8 @@ def test_axes_in_another_order_and_stokes_that_are_not_i(other):
     model = open_model([other((3, 2, 6, 9), **swapped)])
     assert model.freq == pytest.approx((1.0e9, 1.1e9, 1.2e9))
     np.testing.assert_array_equal(read_plane(model, 2)[:, 0], np.arange(9) + (2 * 2 + 1) * 54)
+    np.testing.assert_array_equal(read_plane(model, 2, product="Q")[:, 0], np.arange(9) + 2 * 2 * 54)
+    assert [letter for letter, _ in model.others] == ["Q"]
 
 
 def test_a_reference_pixel_that_is_not_the_middle(other):

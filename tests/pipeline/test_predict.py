@@ -7,6 +7,7 @@ import itertools
 import arcae
 import numpy as np
 import pytest
+from astropy.io import fits
 
 from pfb.config import Clean, Image, Predict
 from pfb.errors import InputError
@@ -121,6 +122,23 @@ def test_images_are_the_direct_sum_over_their_pixels(place, make, cube):
     expected = direct(uvw, freq, geometry, {at: flux[[0, 0, 0, 1, 1, 1]] for at, flux in fluxes.items()})
     np.testing.assert_allclose(found[..., 0], expected, atol=1e-6)
     np.testing.assert_array_equal(found[..., 0], found[..., 3])
+
+
+@pytest.mark.parametrize("feeds", [(9, 10, 11, 12), CIRCULAR], ids=["linear", "circular"])
+def test_all_stokes_products_of_a_model(feeds, make, tmp_path):
+    """A cube with an axis of I, Q, U and V: the correlations are those of a polarised point at its place."""
+    made = make(feeds=feeds, **QUIET)
+    geometry = Geometry(nx=20, ny=20, cell=20.0 * ARCSEC, ra=RA, dec=DEC)
+    info = HeaderInfo(geometry=geometry, observation=Observation(), unit="Jy/pixel")
+    write_cube(tmp_path / "i.fits", np.zeros((1, 20, 20)), info, [Band(index=0, freq_min=0.8e9, freq_max=1.8e9, freq=1.3e9)])
+    data = np.zeros((4, 1, 20, 20), "f4")
+    data[:, 0, 12, 5] = values = [1.0, 0.25, -0.5, 0.125]
+    fits.PrimaryHDU(data, fits.getheader(tmp_path / "i.fits")).writeto(tmp_path / "iquv.fits")
+    run(made.path, model=(str(tmp_path / "iquv.fits"),), epsilon=1e-9)
+    fringe = direct(column(made.path, "UVW"), made.layout.windows[0].freq, geometry, {(5, 12): np.ones(6)})
+    i, q, u, v = values
+    expected = [i + v, q + 1j * u, q - 1j * u, i - v] if feeds == CIRCULAR else [i + q, u + 1j * v, u - 1j * v, i - q]
+    np.testing.assert_allclose(column(made.path, "MODEL_DATA"), fringe[..., None] * np.array(expected), atol=1e-6)
 
 
 @pytest.mark.parametrize("spectrum", ["linear", "polynomial"])
