@@ -87,6 +87,11 @@ class Selection(Config):
     stokes: str = option(
         "I", metavar="PRODUCTS", help="Stokes products, some of I, Q, U, V, e.g. IQUV; pfb clean deconvolves them jointly"
     )
+    feed_angle: str = option(
+        "none", choices=("none", "receptor", "parallactic"),
+        help="turn Q and U to the sky by the angle of the feeds on the dishes, or by that and the parallactic angle "
+        "(none: calibration has done so, or the feeds need no turning)",
+    )
     clip: float = option(
         0.0, minimum=0.0, maximum=0.5, metavar="FRACTION",
         help="drop this fraction of each band's strongest samples (interference)",
@@ -303,6 +308,10 @@ class Simulate(Config):
     overwrite: bool = option(False, help="replace a set that exists")
     sky: str | None = option(None, metavar="ECSV|YAML", help="components (default: random)")
     nsource: int = option(80, minimum=1, help="point sources of the random sky")
+    polarised: float = option(
+        0.0, minimum=0.0, maximum=1.0, metavar="FRACTION", help="linear polarisation of the sources of the random sky"
+    )
+    feed: str = option("linear", choices=("linear", "circular"), help="receivers: XX XY YX YY or RR RL LR LL")
     nant: int = option(64, minimum=2, maximum=64, help="dishes")
     nchan: int = option(32, minimum=1, help="channels of each spectral window")
     nspw: int = option(1, minimum=1, help="spectral windows")

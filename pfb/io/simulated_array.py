@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import warnings
 from importlib import resources
 
 import erfa
@@ -11,6 +10,7 @@ import numpy as np
 
 from pfb.errors import InputError
 from pfb.io import time_ranges
+from pfb.io.earth import itrf_to_gcrs
 from pfb.types import Real
 
 RECEIVERS = {"UHF": (544e6, 1088e6), "L": (856e6, 1712e6), "S4": (2625e6, 3500e6)}
@@ -21,8 +21,6 @@ DISH_DIAMETER = 13.5
 
 # East longitude and latitude in radians, height in metres (WGS84) of the origin of meerkat_enu.csv.
 _REFERENCE = (np.deg2rad(21 + 26 / 60 + 38.0 / 3600), -np.deg2rad(30 + 42 / 60 + 39.8 / 3600), 1086.6)
-_MJD_ZERO = 2400000.5
-_DAY = 86400.0
 
 
 def dishes(count: int) -> tuple[list[str], Real]:
@@ -61,7 +59,7 @@ def antenna_uvw(itrf: Real, times: Real, ra: float, dec: float) -> Real:
     ra, dec
         Phase centre in radians (ICRS).
     """
-    celestial = np.einsum("tij,aj->tai", _itrf_to_gcrs(times), itrf)
+    celestial = np.einsum("tij,aj->tai", itrf_to_gcrs(times), itrf)
     sr, cr, sd, cd = np.sin(ra), np.cos(ra), np.sin(dec), np.cos(dec)
     axes = np.array([[-sr, cr, 0], [-sd * cr, -sd * sr, cd], [cd * cr, cd * sr, sd]])
     uvw: Real = celestial @ axes.T
@@ -73,16 +71,5 @@ def elevation(times: Real, ra: float, dec: float) -> Real:
     longitude, latitude, _ = _REFERENCE
     up = np.array([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)])
     source = np.array([np.cos(dec) * np.cos(ra), np.cos(dec) * np.sin(ra), np.sin(dec)])
-    angle: Real = np.arcsin(np.clip(_itrf_to_gcrs(times) @ up @ source, -1, 1))
+    angle: Real = np.arcsin(np.clip(itrf_to_gcrs(times) @ up @ source, -1, 1))
     return angle
-
-
-def _itrf_to_gcrs(times: Real) -> Real:
-    """Return the (time, 3, 3) rotations that take ITRF vectors to celestial axes (IAU 2006)."""
-    days = np.asarray(times) / _DAY
-    with warnings.catch_warnings():
-        # Of years to come nobody knows the leap seconds; a simulation can do without.
-        warnings.simplefilter("ignore", erfa.ErfaWarning)
-        terrestrial = erfa.taitt(*erfa.utctai(_MJD_ZERO, days))
-        universal = erfa.utcut1(_MJD_ZERO, days, 0.0)
-    return np.swapaxes(erfa.c2t06a(*terrestrial, *universal, 0.0, 0.0), -1, -2)

@@ -29,6 +29,8 @@ class Defects:
 
     feeds: tuple[int, ...] = LINEAR
     """casacore's numbers of the correlations, e.g. `CIRCULAR` or (9, 12)."""
+    receptor_angle: float = 0.0
+    """Of all feeds in radians: FEED says so, and Q and U are seen in a frame that is turned by it."""
     frame: str = "J2000"
     """casacore's name of the frame that FIELD states; the geometry stays the same."""
     channels: tuple[int, ...] = ()

@@ -31,7 +31,7 @@ def make_block(layout: Layout, block: Block, gains: Complex, rng: np.random.Gene
     antennas = antenna_uvw(layout.itrf, block.times, field.ra, field.dec)
     uvw = (antennas[:, layout.antenna1] - antennas[:, layout.antenna2]).reshape(-1, 3)
     defects = layout.simulation.defects
-    model = predict(uvw, window.freq, field.sky, (field.ra, field.dec), defects.feeds)
+    model = predict(uvw, window.freq, field.sky, (field.ra, field.dec), defects.feeds, defects.receptor_angle)
     corrected = model + _noise(layout, model.shape, rng)
     data = (corrected * _corruption(layout, block, gains)).astype(np.complex64)
     columns: Columns = _small_columns(layout, block, window)

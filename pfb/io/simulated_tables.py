@@ -100,13 +100,14 @@ def _antennas(path: str, layout: Layout) -> None:
         "POSITION": layout.itrf, "OFFSET": np.zeros((n, 3)), "DISH_DIAMETER": np.full(n, diameter),
         "FLAG_ROW": np.zeros(n, bool),
     })  # fmt: skip
+    angles = np.full(2, layout.simulation.defects.receptor_angle)
     receptors = ["R", "L"] if layout.simulation.defects.feeds[0] in CIRCULAR else ["X", "Y"]
     _write(path, "FEED", n, {
         "ANTENNA_ID": np.arange(n, dtype=np.int32), "FEED_ID": np.zeros(n, np.int32),
         "SPECTRAL_WINDOW_ID": np.full(n, -1, np.int32), "NUM_RECEPTORS": np.full(n, 2, np.int32),
         "POLARIZATION_TYPE": [_texts(receptors)] * n, "BEAM_ID": np.full(n, -1, np.int32),
         "BEAM_OFFSET": [np.zeros((2, 2))] * n, "POL_RESPONSE": [np.eye(2, dtype=np.complex64)] * n,
-        "RECEPTOR_ANGLE": [np.zeros(2)] * n, "POSITION": np.zeros((n, 3)), "TIME": np.full(n, layout.start),
+        "RECEPTOR_ANGLE": [angles] * n, "POSITION": np.zeros((n, 3)), "TIME": np.full(n, layout.start),
         "INTERVAL": np.full(n, 1e30),
     })  # fmt: skip
 

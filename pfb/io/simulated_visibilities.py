@@ -15,7 +15,9 @@ _SPEED_OF_LIGHT = 299792458.0
 _ROWS = 4096
 
 
-def predict(uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float], correlations: Sequence[int]) -> Complex:
+def predict(
+    uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float], correlations: Sequence[int], angle: float = 0.0
+) -> Complex:
     r"""Sum over components, each a point or a Gaussian.
 
     .. math::
@@ -39,6 +41,8 @@ def predict(uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float
         (ra, dec) of the phase centre in radians.
     correlations
         casacore's numbers of the (corr,) correlations.
+    angle
+        Position angle in radians, North through East, of the feeds.
 
     Returns
     -------
@@ -48,16 +52,26 @@ def predict(uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float
     vis = np.empty((len(uvw), len(freq), len(correlations)), np.complex64)
     for first in range(0, len(uvw), _ROWS):
         part = slice(first, first + _ROWS)
-        stokes = _stokes(uvw[part], freq, sky, centre)
+        stokes = _turned(_stokes(uvw[part], freq, sky, centre), angle)
         for i, number in enumerate(correlations):
             terms = [factor * stokes[s] for s, factor in zip("IQUV", CORRELATIONS[number], strict=True) if factor and s in stokes]
             vis[part, :, i] = sum(terms[1:], terms[0]).T if terms else 0
     return vis
 
 
+def _turned(stokes: dict[str, Complex], angle: float) -> dict[str, Complex]:
+    """Return what turned feeds see: Q + iU has their angle, twice, less."""
+    if not angle or not {"Q", "U"} & set(stokes):
+        return stokes
+    nothing = np.zeros_like(next(iter(stokes.values())))
+    q, u = stokes.get("Q", nothing), stokes.get("U", nothing)
+    cosine, sine = np.cos(2 * angle), np.sin(2 * angle)
+    return stokes | {"Q": cosine * q + sine * u, "U": cosine * u - sine * q}
+
+
 def _stokes(uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float]) -> dict[str, Complex]:
     """Return (chan, row) visibilities of those of I, Q, U, V that any component has."""
-    used = [s for s in "IQUV" if any(getattr(c, s) for c in sky)]
+    used = [s for s in "IQUV" if any(getattr(c, s) or (c.rm and s in "QU" and (c.Q or c.U)) for c in sky)]
     total: dict[str, Complex] = {s: np.zeros((len(freq), len(uvw)), np.complex128) for s in used}
     for c in sky:
         l, m, n = direction_cosines(c.ra, c.dec, *centre)

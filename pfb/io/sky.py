@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,14 @@ _UNITS = {
     "fwhm": units.arcsec,
     "minor": units.arcsec,
     "pa": units.deg,
+    "rm": units.rad / units.m**2,
 }
 """The columns of a file, and their units in a YAML file where none is written."""
 
+_SPEED_OF_LIGHT = 299792458.0
 _ANGLES = ("ra", "dec", "fwhm", "minor", "pa")
 # Columns that are left out where no component has them.
-_RARE = ("curvature", "minor", "pa")
+_RARE = ("curvature", "minor", "pa", "rm")
 _UNITLESS = ("alpha", "curvature")
 # YAML takes 5e-4, which lacks a point, for text.
 _PLAIN = re.compile(r"[-+]?[\d.]+([eE][-+]?\d+)?")
@@ -75,6 +77,8 @@ class Component:
     """That of the minor axis; None: a circle."""
     pa: float = 0.0
     """Position angle of the major axis in radians, North through East."""
+    rm: float = 0.0
+    r"""Rotation measure in rad/m^2: Q + iU, as at `ref_freq`, turns by :math:`2\,\mathrm{RM}\,(\lambda^2 - \lambda_0^2)`."""
     polynomial: tuple[float, ...] = ()
     r"""In place of alpha and curvature: Stokes I is I plus these times :math:`(\nu/\nu_0 - 1)^k`, k = 1, 2 ..., in Jy."""
 
@@ -86,7 +90,11 @@ class Component:
             flux = np.repeat(fluxes[:, None], len(x), axis=1)
             flux[0] += sum(c * (x - 1) ** k for k, c in enumerate(self.polynomial, 1))
             return flux
-        return np.asarray(fluxes[:, None] * x ** (self.alpha + self.curvature * np.log(x)))
+        flux = np.asarray(fluxes[:, None] * x ** (self.alpha + self.curvature * np.log(x)))
+        if self.rm:
+            turned = (flux[1] + 1j * flux[2]) * np.exp(2j * self.rm * (_SPEED_OF_LIGHT / self.ref_freq) ** 2 * (x**-2 - 1))
+            flux[1], flux[2] = turned.real, turned.imag
+        return flux
 
 
 def direction_cosines(ra: float, dec: float, ra0: float, dec0: float) -> tuple[float, float, float]:
@@ -139,12 +147,22 @@ def random_sky(ra: float, dec: float, *, nsource: int, ref_freq: float, seed: in
     return sky
 
 
+def polarised(sky: Iterable[Component], fraction: float, seed: int) -> list[Component]:
+    """Return a sky whose components are linearly polarised by a fraction, at random angles, with some 30 rad/m^2 of rotation."""
+    rng = np.random.default_rng([seed, 1])
+    made = []
+    for c in sky:
+        turned, rm = fraction * c.I * np.exp(2j * np.pi * rng.random()), 30 * rng.standard_normal()
+        made.append(replace(c, Q=float(turned.real), U=float(turned.imag), rm=float(rm)))
+    return made
+
+
 def read_sky(path: str | Path) -> list[Component]:
     """Read components from an ECSV table or a YAML list.
 
-    Columns, or keys, are ra, dec and I, and if wanted Q, U, V, alpha, curvature, ref_freq, fwhm, minor and pa.
+    Columns, or keys, are ra, dec and I, and if wanted Q, U, V, alpha, curvature, ref_freq, fwhm, minor, pa and rm.
     Every column of an ECSV table but alpha and curvature has a unit. In a YAML file a number is in deg,
-    Jy, Hz or arcsec; text carries its unit, e.g. ``I: 3 mJy`` or ``ra: 4h13m26s``.
+    Jy, Hz, arcsec or rad/m^2; text carries its unit, e.g. ``I: 3 mJy`` or ``ra: 4h13m26s``.
 
     Raises
     ------

@@ -141,8 +141,9 @@ def product_factor(statistic: Real, radius: Real | float, counts: Sequence[int])
     common = (means * statistic[:-1]).sum(axis=0)
     # Rounding may leave the deviations of equal planes slightly negative.
     deviation = np.sqrt(np.maximum(statistic[-1] - common, 0))
-    scale = np.minimum(limits / np.maximum(deviation, tiny), 1)
-    kept = np.minimum(limits / np.maximum(np.sqrt(common), tiny), 1)
+    with np.errstate(over="ignore"):  # nothing is infinitely far inside of a ball
+        scale = np.minimum(limits / np.maximum(deviation, tiny), 1)
+        kept = np.minimum(limits / np.maximum(np.sqrt(common), tiny), 1)
     return np.concatenate([scale[None], means * (kept - scale)])
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from pfb.io.feed_angles import feed_angles
 from pfb.io.measurement_set import Piece, read
 from pfb.io.time_axis import row_columns
 from pfb.kernels.averaging import Averaging, Means, Rows, groups
@@ -32,6 +33,10 @@ class Loader:
         Some of ``IQUV``.
     rule : str
         How the weights of two correlations are combined, see `pfb.kernels.stokes.combine`.
+    feed_angle : str
+        How Q and U are turned, see `pfb.io.feed_angles.feed_angles`.
+    centre : (float, float)
+        Right ascension and declination of the phase centre in radians.
     averaging : Averaging, optional
         How far samples are averaged.
     window : int
@@ -44,6 +49,8 @@ class Loader:
     correlations: tuple[int, ...]
     products: str = "I"
     rule: str = "l2"
+    feed_angle: str = "none"
+    centre: tuple[float, float] = (0.0, 0.0)
     averaging: Averaging | None = None
     window: int = 0
 
@@ -56,7 +63,8 @@ class Loader:
             uvw, made = self._stokes(self.piece)
             return tuple(() if one is None else (Visibilities(uvw, self.freq, *one, self.window),) for one in made)
         members = groups(self.averaging, Rows(*row_columns(self.piece)), self.freq)
-        means = [Means(members, self.freq) if available(p, self.correlations) else None for p in self.products]
+        there = [available(product, self.correlations, self.feed_angle != "none") for product in self.products]
+        means = [Means(members, self.freq) if own else None for own in there]
         step = max(READ // self.freq.size, 1)
         for first in range(self.piece.first, self.piece.last, step):
             some = replace(self.piece, first=first, last=min(first + step, self.piece.last))
@@ -72,4 +80,5 @@ class Loader:
 
     def _stokes(self, piece: Piece) -> tuple[Real, list[tuple[Complex, Real] | None]]:
         raw = read(piece, self.channels)
-        return raw.uvw, stokes(raw.vis, raw.weight, self.correlations, self.products, self.rule)
+        angle = feed_angles(piece, self.centre, self.feed_angle)
+        return raw.uvw, stokes(raw.vis, raw.weight, self.correlations, self.products, self.rule, angle)

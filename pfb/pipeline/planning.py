@@ -10,6 +10,7 @@ import numpy as np
 
 from pfb.config import Clean, Image
 from pfb.errors import InputError
+from pfb.io.feed_angles import require_feed_angles
 from pfb.io.measurement_set import SelectedData, Window, pieces
 from pfb.kernels.gridding import good_even
 from pfb.kernels.stokes import PRODUCTS, available, require
@@ -68,7 +69,7 @@ def make(data: SelectedData, config: Image) -> Plan:
         one of the Stokes products.
     """
     products = parse_products(config.stokes)
-    lacking = _lacking(data.windows, products)
+    lacking = _lacking(data.windows, products, config.feed_angle)
     geometry, warnings = image_geometry(data, config)
     oversized = [good_even(math.ceil(config.psf_oversize * n)) for n in geometry.shape]
     # Neither the order of the sets nor that of windows in them: sums over the windows of a band are to round the same way.
@@ -108,7 +109,9 @@ def _loaders(window: Window, channels: slice, number: int, config: Image, geomet
     found = [
         Loader(
             piece=piece, channels=channels, freq=freq, correlations=window.correlations,
-            products=parse_products(config.stokes), rule=config.stokes_weight, window=number,
+            products=parse_products(config.stokes), rule=config.stokes_weight,
+            feed_angle=config.feed_angle if {"Q", "U"} & set(config.stokes.upper()) else "none",
+            centre=(geometry.ra, geometry.dec), window=number,
         )
         for piece in pieces(window)
     ]  # fmt: skip
@@ -124,12 +127,15 @@ def parse_products(text: str) -> str:
     return products
 
 
-def _lacking(windows: Iterable[Window], products: str) -> list[str]:
+def _lacking(windows: Iterable[Window], products: str, feed_angle: str) -> list[str]:
     """Say of which windows a product cannot be made; raises `InputError` if it cannot be made of any."""
     sentences = []
+    turned = feed_angle != "none" and bool({"Q", "U"} & set(products))
+    for window in windows if turned else ():
+        require_feed_angles(window, feed_angle)
     for product in products:
-        require(product, [w.correlations for w in windows])
-        without = [w for w in windows if not available(product, w.correlations)]
+        require(product, [w.correlations for w in windows], turned)
+        without = [w for w in windows if not available(product, w.correlations, turned)]
         for path in dict.fromkeys(w.path for w in without):
             names = ", ".join(str(w.spw) for w in without if w.path == path)
             sentences.append(f"{path}: the correlations of spectral window {names} give no Stokes {product}, which lacks it")

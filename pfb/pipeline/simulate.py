@@ -9,8 +9,8 @@ import numpy as np
 
 from pfb.config import Simulate
 from pfb.io.simulated_array import RECEIVERS, elevation
-from pfb.io.simulated_set import Layout, Simulation, lay_out, write_set
-from pfb.io.sky import Component, random_sky, read_sky, write_sky
+from pfb.io.simulated_set import CIRCULAR, LINEAR, Defects, Layout, Simulation, lay_out, write_set
+from pfb.io.sky import Component, polarised, random_sky, read_sky, write_sky
 from pfb.io.staging import require_writable, staged
 from pfb.pipeline.reporting import Reporter
 
@@ -37,7 +37,7 @@ def run(path: str, config: Simulate, report: Reporter) -> None:
     require_writable([target, truth], config.overwrite)
     sky = _sky(config)
     given = {f.name: getattr(config, f.name) for f in fields(Simulation) if hasattr(config, f.name)}
-    layout = lay_out(Simulation(**given), sky)
+    layout = lay_out(Simulation(**given, defects=Defects(feeds=CIRCULAR if config.feed == "circular" else LINEAR)), sky)
     _warn_of_the_horizon(layout, report)
     with staged(truth, config.overwrite) as temporary:
         write_sky(temporary, sky)
@@ -51,7 +51,8 @@ def _sky(config: Simulate) -> list[Component]:
         return read_sky(config.sky)
     middle = sum(RECEIVERS[config.band]) / 2
     ra, dec = np.deg2rad(config.ra % 360.0), np.deg2rad(config.dec)
-    return random_sky(ra, dec, nsource=config.nsource, ref_freq=middle, seed=config.seed)
+    sky = random_sky(ra, dec, nsource=config.nsource, ref_freq=middle, seed=config.seed)
+    return polarised(sky, config.polarised, config.seed) if config.polarised else sky
 
 
 def _target_elevation(layout: Layout) -> tuple[float, float]:

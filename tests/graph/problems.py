@@ -85,15 +85,22 @@ class Polar:
     The first call adds `bounds`, so that a solver that knows no start but zero begins with them.
     """
 
-    def __init__(self, constraint, mask, bounds):
-        self.constraint, self.mask, self.bounds = constraint, mask, bounds
+    def __init__(self, constraint, mask, bounds, products=""):
+        self.constraint, self.mask, self.bounds, self.products = constraint, mask, bounds, products
         self.calls = []
+
+    def polar(self, x):
+        if not self.products:
+            return self.constraint.polar(x, self.mask, list(x < 0))
+        negatives = [image < 0 for image, product in zip(x, self.products, strict=True) if product == "I"]
+        pairs = zip(x, self.products, strict=True)
+        return np.array([self.constraint.of(product).polar(image, self.mask, negatives) for image, product in pairs])
 
     def __call__(self, images):
         x = np.array(images)
         if not self.calls:
             x += self.bounds
-        out = self.constraint.polar(x, self.mask, list(x < 0))
+        out = self.polar(x)
         self.calls.append((x, out))
         return list(out)
 
@@ -113,10 +120,16 @@ class Problem:
     gamma: float = 0.9
     shift: float = 0.6
     tol: float = 4e-2
+    products: str = ""
+    """The Stokes product of every band, if these are several."""
 
     @property
     def dictionary(self):
         return Dictionary(self.shape, self.bases, 2)
+
+    @property
+    def numbers(self):
+        return tuple(sorted(set(self.products)).index(letter) for letter in self.products)
 
     @property
     def constraint(self):
@@ -133,8 +146,9 @@ class Problem:
         blocks = self.blocks(**chunks)
         names = Names(token("problem", self, nworker, sorted(chunks.items()))).within("cycle", cycle)
         return PrimalDual(
-            names, blocks, self.dictionary, JointPrior(self.prior, self.nband), self.steps, self.radius, self.gamma,
-            self.constraint, self.tol, nworker,
+            names, blocks, self.dictionary, JointPrior(self.prior, self.nband, products=self.numbers),
+            self.steps, self.radius, self.gamma,
+            self.constraint, self.tol, nworker, products=self.products,
         )  # fmt: skip
 
     def data(self, graph, solver):
@@ -162,11 +176,11 @@ class Problem:
         slopes = [make_slope(self.shape, v, self.gamma) for v in bands]
         preconditioners = [make_preconditioner(self.shape, v, self.gamma, self.shift) for v in bands]
         nbasis, ncoefficient = size = self.dictionary.codomain
-        prior = JointPrior(self.prior, self.nband, make_weight(size, 0, nbasis) if self.weighted else None)
+        prior = JointPrior(self.prior, self.nband, make_weight(size, 0, nbasis) if self.weighted else None, self.numbers)
         x, dual, bounds = before, np.zeros((nbasis, self.nband, ncoefficient)), 0
         if start is not None:
             x, dual, bounds = list(start.models), start.dual, start.bounds
-        polar = Polar(self.constraint, make_mask(self.shape) if self.masked else None, bounds)
+        polar = Polar(self.constraint, make_mask(self.shape) if self.masked else None, bounds, self.products)
         minimisation = primal_dual.Minimisation(
             lambda v, image: hessians[v].dot(image - before[v]) / self.gamma - slopes[v],
             lambda v, image: preconditioners[v].dot(image) if tau is None else tau * image,

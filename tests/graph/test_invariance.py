@@ -39,6 +39,23 @@ def test_any_owners_of_the_bands_give_the_same_bits(nworker, seed, grain, engine
     assert_same(collect(engine, solver, run(problem, engine, solver, [NITER]), NITER), eager)
 
 
+@pytest.mark.parametrize("prior", ["l21", "mean21"])
+@pytest.mark.parametrize("positivity", ["clip", "joint"])
+@pytest.mark.parametrize("grain", [Grain.STEP, Grain.WORKER, Grain.BLOCK], ids=str)
+def test_stokes_products_on_any_workers_have_the_bits_of_the_loop(prior, positivity, grain, engine):
+    """Three products, of which one has a band less, and only I is positive."""
+    problem = Problem(**RICH | dict(prior=prior, positivity=positivity, nband=7, products="IQUIQUI"))
+    expected = problem.eager(NITER)
+    assert (expected.models[[0, 3, 6]] >= 0).all()
+    assert (expected.models[[1, 2, 4, 5]] < 0).any(axis=(1, 2)).all()
+    cases = [(3, dict(tile=100), (0, 0, 1, 2, 1, 0, 2))]
+    if grain is not Grain.WORKER:  # which has the bands apart
+        cases += [(1, dict(band_chunk=7), ()), (2, dict(band_chunk=2), ())]
+    for nworker, chunks, owners in cases:
+        solver = replace(problem.solver(nworker, **chunks), owners=owners, grain=grain, lanes=2)
+        assert_same(collect(engine, solver, run(problem, engine, solver, [2, NITER]), NITER), expected)
+
+
 @pytest.mark.parametrize("owners", [(0,) * 5, (3,) * 5, (0, 1, 0, 1, 0), (3, 0, 0, 3, 1)], ids=str)
 def test_one_owner_or_alternating_ones_give_the_same_bits(owners, engine, eager):
     problem = Problem(**RICH)

@@ -154,3 +154,12 @@ def test_there_is_none_by_default(x):
 def test_an_unknown_name_is_refused():
     with pytest.raises(InputError, match="positivity 'sometimes' is unknown; choose from none, clip, joint"):
         Constraint("sometimes")
+
+
+@pytest.mark.parametrize("name", ["clip", "joint"])
+@pytest.mark.parametrize("masked", [False, True])
+def test_only_i_is_positive(name, masked):
+    whole = Constraint(name, masked)
+    assert whole.of("I") == whole
+    for stokes in "QUV":
+        assert whole.of(stokes) == Constraint("none", masked)

@@ -37,7 +37,21 @@ def reweighted_mean21(nband, rng):
     return JointPrior("mean21", nband).reweighted(weights(rng))
 
 
-REGULARISERS = [l21, mean21, weighted_l21, reweighted_mean21]  # a new regulariser adds its factory here, and is tested
+def products_of(nband):
+    """Three products that alternate, of which the last lacks some bands; as many as there are bands if these are fewer."""
+    return tuple(0 if v == 3 else v % 3 for v in range(nband))
+
+
+def l21_of_products(nband, rng):
+    return JointPrior("l21", nband, weights(rng), products_of(nband))
+
+
+def mean21_of_products(nband, rng):
+    return JointPrior("mean21", nband, weights(rng), products_of(nband))
+
+
+# A new regulariser adds its factory here, and is tested.
+REGULARISERS = [l21, mean21, weighted_l21, reweighted_mean21, l21_of_products, mean21_of_products]
 
 
 def coefficients(nband, rng):
@@ -230,6 +244,39 @@ def by_sum(v, tau):
     """Threshold every band by |sum over bands|, which is no proximal map."""
     total = np.abs(v.sum(axis=1, keepdims=True))
     return v * np.maximum(1 - tau / np.maximum(total, 1e-12), 0)
+
+
+def test_value_of_several_products_is_the_sum_that_defines_it(rng):
+    """Means are over the bands of a product; norms are over everything."""
+    products = (0, 1, 0, 1, 1)
+    a, w = coefficients(5, rng), weights(rng)
+    expected = 0.0
+    for basis, place in np.ndindex(NBASIS, NCOEFFICIENT):
+        own = [a[basis, [v for v in range(5) if products[v] == s], place] for s in (0, 1)]
+        common = np.sqrt(sum(x.sum() ** 2 / len(x) for x in own))
+        left = np.sqrt(sum(((x - x.mean()) ** 2).sum() for x in own))
+        expected += w[basis, place] * (common + left)
+    assert JointPrior("mean21", 5, w, products).value(a) == pytest.approx(expected, rel=1e-13)
+    assert JointPrior("l21", 5, w, products).value(a) == JointPrior("l21", 5, w).value(a)
+    assert JointPrior("mean21", 5, w, (0,) * 5).value(a) == JointPrior("mean21", 5, w).value(a)
+
+
+@pytest.mark.parametrize("dtype", ["f4", "f8"])
+def test_the_projection_of_several_products_does_not_depend_on_how_their_planes_are_grouped(dtype, rng):
+    g = JointPrior("mean21", 6, rng.uniform(0, 2, (2, 23)).astype(dtype), (0, 1, 2, 0, 1, 2))
+    v = rng.standard_normal((2, 6, 23)).astype(dtype)
+    whole = g.statistic([v])
+    assert len(whole) == g.nstatistic == 4
+    parts = [v[:, :4], v[:, 4:]]
+    np.testing.assert_array_equal(whole, g.statistic(parts[:1]) + g.statistic(parts[1:], first=4))
+    factor = g.factor(whole, g.radius(0.5))
+    np.testing.assert_array_equal(factor, g.factors(parts, 0.5, (0, 23)))
+    expected = g.project(v, factor)
+    np.testing.assert_array_equal(expected, np.concatenate([g.project(p, factor, at) for p, at in zip(parts, (0, 4))], axis=1))  # noqa: B905
+    renewed = v.copy()
+    g.renew(np.zeros_like(v), renewed, 1.0, 0.5)
+    np.testing.assert_array_equal(renewed, expected)
+    assert not np.array_equal(expected, v)
 
 
 def test_check_prox_passes_soft_thresholding(rng):

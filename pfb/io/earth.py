@@ -1,0 +1,27 @@
+"""The Earth's rotation, without any data of its orientation: right to a second of time."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+
+import erfa
+import numpy as np
+
+from pfb.types import Real
+
+_MJD_ZERO = 2400000.5
+_DAY = 86400.0
+# Python's filter of warnings is one for all threads.
+_LOCK = threading.Lock()
+
+
+def itrf_to_gcrs(times: Real) -> Real:
+    """Return the (time, 3, 3) rotations that take ITRF vectors to celestial axes (IAU 2006); times are MJD seconds UTC."""
+    days = np.asarray(times) / _DAY
+    with _LOCK, warnings.catch_warnings():
+        # Of years to come nobody knows the leap seconds; a simulation can do without.
+        warnings.simplefilter("ignore", erfa.ErfaWarning)
+        terrestrial = erfa.taitt(*erfa.utctai(_MJD_ZERO, days))
+        universal = erfa.utcut1(_MJD_ZERO, days, 0.0)
+    return np.swapaxes(erfa.c2t06a(*terrestrial, *universal, 0.0, 0.0), -1, -2)
