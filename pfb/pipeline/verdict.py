@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pfb.kernels.beam import restore
 from pfb.kernels.chi_squared import NBIN, Expected
 from pfb.kernels.noise import robust_rms
 from pfb.kernels.quality import Source, brightest, deepest_bowl, source_at
@@ -125,26 +126,36 @@ def judge(images: Images, expected: Sequence[Expected], power: Sequence[Real]) -
     Verdict or None
         None if the residual is zero, since nothing was observed then.
     """
-    residual, restored, model = (images.mfs(kind) for kind in ("residual", "image", "model"))
+    residual = images.mfs("residual")
     noise = robust_rms(residual)
-    beam, cell = images.native, images.geometry.cell
-    if not noise > 0 or beam is None:
+    if not noise > 0 or images.native is None:
         return None
     thermal = math.sqrt(sum(e.variance for e in expected)) / float(images.wsum[images.good].sum())
     chi = reduce(expected, power)
     bands = [images.bands[b] for b in images.good]
     # A model of few pixels takes up noise, which the residual then lacks and the restored image has.
-    level = max(noise, thermal * math.sqrt(chi.total))
+    taken = max(thermal * math.sqrt(chi.total) / noise, 1.0)
+    findings = [*_of_noise(noise, thermal), *_of_chi_squared(chi, bands), *_of_restored(images, taken)]
+    return Verdict(tuple(findings), noise, thermal, chi, [b.index for b in bands])
+
+
+def _of_restored(images: Images, taken: float) -> list[Finding]:
+    """Judge the restored image, whose noise is `taken` times that of the residual, seen with the same beam."""
+    native, beam, cell = images.native, images.targets[-1], images.geometry.cell
+    assert native is not None
+    assert beam is not None
+    restored, model, residual = (images.mfs(kind) for kind in ("image", "model", "residual"))
+    if beam != native:
+        residual = restore(np.zeros_like(residual), residual, cell, native, beam, images.nthreads)
+    level = taken * robust_rms(residual)
     area = math.pi / (4 * math.log(2)) * beam.major * beam.minor / cell**2
     strength = restored if images.product == "I" else np.abs(restored)
     places = brightest(strength, SOURCES, math.ceil(3 * beam.major / cell), BRIGHT * level)
     sources = [source_at(place, restored, model, residual, beam, cell) for place in places]
-    findings = [
-        *_of_noise(noise, thermal), *_of_chi_squared(chi, bands), *_of_sources(sources, level),
-    ]  # fmt: skip
+    findings = _of_sources(sources, level)
     if images.product == "I":  # what is negative is wrong in total intensity only
         findings += [*_of_flux(restored, residual, model, area, bool(sources)), *_of_negatives(restored, level, cell, area)]
-    return Verdict(tuple(findings), noise, thermal, chi, [b.index for b in bands])
+    return findings
 
 
 def reduce(expected: Sequence[Expected], power: Sequence[Real]) -> ChiSquared:

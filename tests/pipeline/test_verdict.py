@@ -181,6 +181,14 @@ def test_few_samples_prove_nothing(rng):
     assert verdict._excess(np.array([np.nan, 2.0]), np.array([0.0, 20.0])) == (None, 1.0)
 
 
+def test_any_restoring_beam_has_the_same_verdict(judged):
+    result = judged(options=dict(restoring_beam="30,25,30"))
+    assert result.off == []
+    (peaks,) = [f for f in result.found["findings"] if f["name"] == "restored peaks"]
+    assert peaks["value"] < 1e-9
+    assert "restored flux" in result.summary
+
+
 def test_polarised_sources_may_be_negative(judged):
     sky_of_q = [replace(component, I=5.0, Q=-component.I) for component in sky(*POINTS)]
     result = judged(sky_of_q, options=dict(stokes="Q"))
