@@ -16,7 +16,7 @@ from pfb.io import dataset
 from pfb.io.component_list import read_components
 from pfb.io.dataset import Layout
 from pfb.io.fits import HeaderInfo, read_image, sky_wcs, write_cube
-from pfb.kernels.beam import LN16, gaussian_transfer
+from pfb.kernels.beam import LN16, gaussian_transfer, restore
 from pfb.kernels.convolution import convolve
 from pfb.pipeline import fit
 from pfb.pipeline.reporting import Silent
@@ -124,7 +124,7 @@ def test_maps_have_the_spectra_and_are_blank_elsewhere(run, fitted):
     assert header["CRVAL3"] == NU0
 
 
-def test_errors_of_maps_are_right_on_average(run, fitted):
+def test_errors_of_maps_are_right_on_average(run, fitted, noise):
     """Where the Gaussian is: what the map has and what is true differ by one error in the root mean square."""
     read = fitted(run)
     alpha, error = read("alpha")[0], read("alpha-error")[0]
@@ -132,6 +132,13 @@ def test_errors_of_maps_are_right_on_average(run, fitted):
     # A power law is what the second source has.
     pull = (alpha - 0.5)[near] / error[near]
     assert near.sum() > 50
+    # What the noise of every band, at the common beam, makes of a point: its errors are those of a line through four fluxes.
+    common = Beam(*(read("alpha")[1][key] * np.pi / 180 for key in ("BMAJ", "BMIN", "BPA")))
+    seen = [restore(np.zeros(GEOMETRY.shape), noise[b], CELL, BEAMS[b], common).std() for b in GOOD]
+    slope = 0.2 * (FREQ[GOOD] / NU0) ** 0.5 / np.array(seen)
+    x = np.log(FREQ[GOOD] / NU0)
+    expected = 1 / np.sqrt((slope**2 * (x - np.average(x, weights=slope**2)) ** 2).sum())
+    assert error[90, 80] == pytest.approx(expected, rel=0.3)
     assert 0.4 < np.sqrt(np.mean(pull**2)) < 1.6
 
 
