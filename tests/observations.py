@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tarfile
+import warnings
 from dataclasses import fields
 from pathlib import Path
 from typing import NamedTuple
@@ -11,6 +12,7 @@ from typing import NamedTuple
 import arcae
 import numpy as np
 import pytest
+import xarray as xr
 
 from pfb.io.measurement_set import pieces, read, release
 from pfb.io.simulated_set import Defects, Layout, Simulation, lay_out, write_set
@@ -86,6 +88,20 @@ def change(path, column, function):
     release()
     with arcae.table(str(path), readonly=False) as table:
         table.putcol(column, function(table.getcol(column)))
+
+
+def to_store(path, store, chunks=2):
+    """Convert a set to an MSv4 store, its visibilities in chunks of so many times and 3 channels; returns its path."""
+    with warnings.catch_warnings():
+        # Of the converter: texts of fixed length are not in zarr's specification yet.
+        warnings.simplefilter("ignore")
+        tree = xr.open_datatree(path, engine="xarray-ms:msv2")
+        for node in tree.subtree:
+            if "VISIBILITY" in node.data_vars:
+                node.dataset = node.to_dataset(inherit=False).chunk(time=chunks, frequency=3)
+        tree.to_zarr(store, mode="w", consolidated=False)
+        tree.close()
+    return str(store)
 
 
 def unpack_real(name, folder):

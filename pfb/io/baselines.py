@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 
 from pfb.io.casa_tables import main_table, subtable
-from pfb.io.metadata import SetDescription
+from pfb.io.description import SetDescription
 from pfb.io.remarks import Remark, remark
 from pfb.io.simulated_array import antenna_uvw
 from pfb.io.window import Window, sample_rows

@@ -15,6 +15,8 @@ import pyarrow
 from numpy.typing import NDArray
 
 from pfb.errors import InputError
+from pfb.io.msv4 import Columns, antenna_table, is_store, partitions, written
+from pfb.io.msv4_description import open_table
 
 Rows = slice | NDArray[np.int64]
 
@@ -108,6 +110,8 @@ def stamp(path: str) -> int:
     """
     if not os.path.isdir(path):
         raise InputError(f"{path} does not exist; give the path of a measurement set")
+    if is_store(path):
+        return written(path)
     if not os.path.isfile(os.path.join(path, "table.dat")):
         raise InputError(f"{path} holds no table.dat, so it is no measurement set; give the path of one")
     with os.scandir(path) as entries:
@@ -136,7 +140,9 @@ def main_table(path: str, written: int) -> Any:
 
 
 def subtable(path: str, name: str) -> Any | None:
-    """Open a sub-table, to be closed by the caller; None if the set has none."""
+    """Open a sub-table, to be closed by the caller; None if the set has none. Of a store there is ANTENNA alone."""
+    if is_store(path):
+        return Columns(antenna_table(partitions(path))) if name == "ANTENNA" else None
     try:
         return arcae.table(f"{path}::{name}", lockoptions=_LOCK)
     except (pyarrow.ArrowException, OSError, RuntimeError):
@@ -186,7 +192,7 @@ def cross_rows(path: str, written: int, rows: RowFilter) -> dict[int, RowRuns]:
 
 def unfinished(path: str, column: str) -> bool:
     """Say whether a run that was writing a column has ended before it was complete."""
-    return UNFINISHED in main_table(os.path.abspath(path), stamp(path)).getcolkeywords(column)
+    return not is_store(path) and UNFINISHED in main_table(os.path.abspath(path), stamp(path)).getcolkeywords(column)
 
 
 def release(path: str | None = None) -> None:
@@ -200,6 +206,8 @@ def release(path: str | None = None) -> None:
 
 
 def _open(path: str) -> Any:
+    if is_store(path):
+        return open_table(path)
     try:
         return arcae.table(path, lockoptions=_LOCK)
     except (pyarrow.ArrowException, OSError, RuntimeError) as error:

@@ -9,14 +9,16 @@ import numpy as np
 from pfb.errors import InputError
 from pfb.io.casa_tables import cell_shape, main_table, unfinished
 from pfb.io.cells import is_sigma, to_weights
+from pfb.io.description import SetDescription
 from pfb.io.expression import parse_terms
-from pfb.io.metadata import SetDescription
 from pfb.io.window import Window, sample_rows
 from pfb.types import Real
 
 # Rows looked at: few, and more if those hold no weight at all, so that a flagged stretch condemns no column.
 _FEW, _MANY = 128, 4096
 _ZERO, _ONE = "is all zero", "is all one"
+# Names in measurement sets, and in MSv4 stores.
+_CORRECTED, _RAW = ("CORRECTED_DATA", "VISIBILITY_CORRECTED"), ("DATA", "VISIBILITY")
 _PAIRS = (("WEIGHT_SPECTRUM", "SIGMA_SPECTRUM"), ("WEIGHT", "SIGMA"))
 # Relative difference of weights that is let pass.
 _AGREE = 0.01
@@ -82,9 +84,10 @@ def disagreements(windows: list[Window]) -> list[str]:
 def _data_column(d: SetDescription, windows: list[Window], asked: str | None, notes: list[str]) -> str:
     known = {c.name: c for c in d.columns}
     if asked is None:
-        usable = "CORRECTED_DATA" in known and not _misshaped(windows, "CORRECTED_DATA")
-        text = "CORRECTED_DATA" if usable else "DATA"
-        reason = " (it has no usable CORRECTED_DATA)" if text == "DATA" else ""
+        corrected = next((c for c in _CORRECTED if c in known), _CORRECTED[0])
+        usable = corrected in known and not _misshaped(windows, corrected)
+        text = corrected if usable else next((c for c in _RAW if c in known), _RAW[0])
+        reason = "" if usable else f" (it has no usable {corrected})"
         notes.append(f"{d.path}: column {text} is imaged{reason}")
     else:
         text = asked

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from pfb.io.casa_tables import RowFilter, cross_rows, main_table, release
 from pfb.io.cells import read_cells, read_visibilities, read_weights
-from pfb.io.metadata import SetDescription, channel_frequencies, describe
+from pfb.io.description import SetDescription
+from pfb.io.metadata import channel_frequencies, describe
 from pfb.io.selection import SelectedData, Selection, select
 from pfb.io.uv_range import UVRange
 from pfb.io.window import Window

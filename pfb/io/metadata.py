@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -12,6 +11,9 @@ from numpy.typing import NDArray
 
 from pfb.errors import InputError
 from pfb.io.casa_tables import blocks, cells, main_table, stamp, subtable
+from pfb.io.description import Column, DataDescription, Field, RowGroup, SetDescription, SpectralWindow
+from pfb.io.msv4 import is_store
+from pfb.io.msv4_description import describe_store, frequencies
 from pfb.types import Real
 
 # casacore's names of the frames that a FITS header can state.
@@ -20,131 +22,14 @@ FRAMES = {"J2000": "FK5", "ICRS": "ICRS", "B1950": "FK4", "B1950_VLA": "FK4"}
 _NEEDED = ("UVW", "TIME", "FLAG", "FLAG_ROW", "ANTENNA1", "ANTENNA2", "DATA_DESC_ID", "FIELD_ID", "SCAN_NUMBER", "STATE_ID")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Field:
-    """A row of FIELD."""
-
-    id: int
-    name: str
-    ra: float
-    """Right ascension of the phase centre in radians, 0 <= ra < 2 pi."""
-    dec: float
-    """Its declination in radians."""
-    frame: str
-    """``ICRS``, ``FK5`` or ``FK4``; any other frame under casacore's own name."""
-    rows: int
-    intents: tuple[str, ...]
-    """Distinct values of STATE::OBS_MODE of its rows."""
-
-    @property
-    def is_target(self) -> bool:
-        """Whether it was observed with the intent of a target."""
-        return any("TARGET" in intent.upper() for intent in self.intents)
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class SpectralWindow:
-    """A row of SPECTRAL_WINDOW."""
-
-    id: int
-    name: str
-    freq: Real
-    """(chan,) channel centres in Hz, in the stored order."""
-    width: Real
-    """(chan,) channel widths in Hz as stored, which may be negative."""
-    rows: int
-    correlations: tuple[int, ...]
-    """casacore's numbers of the correlations that its rows hold."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class DataDescription:
-    """A row of DATA_DESCRIPTION that owns rows of the main table."""
-
-    id: int
-    spw: int
-    correlations: tuple[int, ...]
-    rows: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class RowGroup:
-    """The rows that one data description, field, scan and state have in common."""
-
-    data_desc_id: int
-    field: int
-    scan: int
-    state: int
-    rows: int
-    autocorrelations: int
-    start: float
-    """Earliest TIME, MJD seconds UTC."""
-    end: float
-    """Latest TIME, MJD seconds UTC."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Column:
-    """An array column of the main table."""
-
-    name: str
-    kind: str
-    """casacore's name of its type: ``complex``, ``float``, ``boolean``, ..."""
-    has_cells: bool
-    """Whether any of a few rows spread over the table holds something."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class SetDescription:
-    """What is in a measurement set."""
-
-    path: str
-    stamp: int
-    """When it was last written, in ns."""
-    telescope: str
-    observer: str
-    antennas: int
-    dish_diameter: float
-    """Median over the antennas in metres; 0 if the set does not say."""
-    fields: tuple[Field, ...]
-    spectral_windows: tuple[SpectralWindow, ...]
-    data_descriptions: tuple[DataDescription, ...]
-    groups: tuple[RowGroup, ...]
-    columns: tuple[Column, ...]
-    rows: int
-
-    @property
-    def scans(self) -> tuple[int, ...]:
-        """Scan numbers in ascending order."""
-        return tuple(sorted({g.scan for g in self.groups}))
-
-    @property
-    def autocorrelations(self) -> int:
-        """How many rows are of an antenna with itself."""
-        return sum(g.autocorrelations for g in self.groups)
-
-    @property
-    def start(self) -> float:
-        """Earliest TIME, MJD seconds UTC; 0 for a set without rows."""
-        return min((g.start for g in self.groups), default=0.0)
-
-    @property
-    def end(self) -> float:
-        """Latest TIME, MJD seconds UTC; 0 for a set without rows."""
-        return max((g.end for g in self.groups), default=0.0)
-
-    @property
-    def visibility_columns(self) -> tuple[str, ...]:
-        """Names of the complex columns that hold something."""
-        return tuple(c.name for c in self.columns if "complex" in c.kind and c.has_cells)
-
-
 def describe(path: str) -> SetDescription:
-    """Describe a measurement set from its sub-tables and the small columns of its main table.
+    """Describe a measurement set from its sub-tables and the small columns of its main table, or an MSv4 store.
 
     Raises `InputError` if there is no set at `path`, or it lacks what every measurement set has.
     """
     written = stamp(path)
+    if is_store(path):
+        return describe_store(path, written)
     table = main_table(os.path.abspath(path), written)
     missing = [c for c in _NEEDED if c not in table.columns()]
     if missing:
@@ -181,6 +66,8 @@ def channel_frequencies(path: str, written: int, spw: int) -> Real:
     spw
         Its id.
     """
+    if is_store(path):
+        return frequencies(path, written)[spw]
     table = subtable(path, "SPECTRAL_WINDOW")
     if table is None:
         raise InputError(f"{path} has no sub-table SPECTRAL_WINDOW any more; was it changed during the run?")

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from pfb.errors import InputError
 from pfb.io.casa_tables import UNFINISHED, Rows, cell_shape, main_table, release
-from pfb.io.metadata import SetDescription
+from pfb.io.description import SetDescription
+from pfb.io.msv4 import is_store
 from pfb.io.window import Window, sample_rows, window_rows
 from pfb.types import Complex, Real
 
@@ -137,6 +138,8 @@ def check(d: SetDescription, windows: Sequence[Window], column: str, source: str
         If the source or the column has cells of another type or shape than the windows, the column exists and must stay,
         the set cannot be written to, or the disk is too full for a new column.
     """
+    if is_store(d.path):
+        raise InputError(f"{d.path} is an MSv4 store, which is read but never written; write into a measurement set")
     known = {c.name: c for c in d.columns}
     like = source or "DATA"
     if like not in known or "complex" not in known[like].kind:

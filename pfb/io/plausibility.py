@@ -9,7 +9,8 @@ import numpy as np
 
 from pfb.io.casa_tables import blocks, main_table, subtable
 from pfb.io.channels import oddities
-from pfb.io.metadata import SetDescription
+from pfb.io.description import SetDescription
+from pfb.io.msv4 import is_store
 from pfb.io.remarks import Remark, remark
 
 OPTIONAL = ("FEED", "OBSERVATION", "STATE")
@@ -30,6 +31,8 @@ def check_metadata(d: SetDescription) -> list[Remark]:
 
 
 def _tables(d: SetDescription, table: Any) -> Remark:
+    if is_store(d.path):
+        return remark("tables", f"an MSv4 store of {d.telescope or 'an unknown telescope'}")
     stated = {name for name, value in table.getkeywords().items() if isinstance(value, str) and value.startswith("Table: ")}
     absent = sorted(name for name in stated if not os.path.isdir(os.path.join(d.path, name)))
     unknown = [name for name in OPTIONAL if name not in stated or name in absent]

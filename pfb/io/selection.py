@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 from pfb.errors import InputError
 from pfb.io.columns import choose_columns, disagreements
-from pfb.io.metadata import FRAMES, Field, RowGroup, SetDescription, describe
+from pfb.io.description import Field, RowGroup, SetDescription
+from pfb.io.metadata import FRAMES, describe
 from pfb.io.time_ranges import iso, parse_times
 from pfb.io.uv_range import parse_uv_range
 from pfb.io.window import Ranges, Window, first_time, longest_baseline, make_window, narrow, spectral_window

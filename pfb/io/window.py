@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pfb.io.casa_tables import RowFilter, RowRuns, Rows, cross_rows, main_table
 from pfb.io.channels import usable_widths
+from pfb.io.description import RowGroup, SetDescription, SpectralWindow
 from pfb.io.expression import parse_terms
-from pfb.io.metadata import RowGroup, SetDescription, SpectralWindow
 from pfb.io.uv_range import SPEED_OF_LIGHT, UVRange
 from pfb.types import Real
 

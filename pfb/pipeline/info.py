@@ -9,7 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pfb.config import Imaging
-from pfb.io.metadata import Field, RowGroup, SetDescription, SpectralWindow, describe
+from pfb.io.description import Field, RowGroup, SetDescription, SpectralWindow
+from pfb.io.metadata import describe
 from pfb.io.selection import list_ranges
 from pfb.io.time_ranges import iso
 from pfb.io.window import Baseline, flagged_fraction, longest_baseline, shortest_baseline, survey

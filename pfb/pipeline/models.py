@@ -11,9 +11,9 @@ import numpy as np
 
 from pfb.errors import InputError
 from pfb.io.component_list import is_component_list, read_components
+from pfb.io.description import Field
 from pfb.io.fits import sky_wcs
 from pfb.io.frames import convert_axes
-from pfb.io.metadata import Field
 from pfb.io.model_column import Piece, read_uvw
 from pfb.io.model_image import ModelImage, Place, open_model, place, read_plane
 from pfb.io.regions import inside, read_regions

@@ -18,7 +18,7 @@ from pfb.graph.engine import Engine
 from pfb.graph.names import Names, token
 from pfb.graph.tasks import Graph, Key
 from pfb.io.casa_tables import unfinished
-from pfb.io.metadata import Field
+from pfb.io.description import Field
 from pfb.io.model_column import Piece, check, complete, exclusive, pieces, prepare, write
 from pfb.io.selection import SelectedSet, Selection, select_fields
 from pfb.pipeline.budget import GRIDDING, PROCESS

@@ -9,15 +9,16 @@ import pytest
 import xarray as xr
 from astropy.io import fits
 from astropy.wcs import WCS
+from casacore import tables
 from scipy.ndimage import map_coordinates
 from scipy.optimize import minimize
 
 from pfb.config import Averaging, Image, Resources
 from pfb.io.measurement_set import Selection, select
 from pfb.io.simulated_set import CIRCULAR
-from pfb.io.sky import Component, offset
+from pfb.io.sky import Component, offset, write_sky
 from pfb.pipeline import image
-from tests.observations import change, read_window, small_set
+from tests.observations import change, read_window, small_set, to_store
 from tests.pipeline.small_runs import stokes_i
 
 C = 299792458.0
@@ -356,6 +357,30 @@ def test_the_dataset_opens_with_xarray_and_says_what_made_it(pfb, tmp_path, good
     _, header = plane(tmp_path / "out", "dirty-mfs")
     assert header["DATE-OBS"].startswith("2024-06-10T06:00:0")
     assert header["OBJECT"] == "T0413-4500"
+
+
+def test_an_msv4_store_gives_the_image_of_its_set(pfb, tmp_path, dataset_only):
+    made = small_set(tmp_path / "a.ms", nant=5, nspw=2, calibrators=True)
+    store = to_store(made.path, tmp_path / "a.zarr")
+    one, other = (run(pfb, path, tmp_path / f"out{i}", "--nband", 3) for i, path in enumerate((made.path, store)))
+    for name in ("dirty", "psf", "wsum", "freq"):
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-12, atol=1e-12 * float(abs(one[name]).max()))
+    assert float(one.dirty.max()) / total(one) > 0.1
+    assert "T0413-4500" in pfb("info", store).out
+    write_sky(str(tmp_path / "sky.ecsv"), made.sky)
+    answer = pfb("predict", store, "--model", tmp_path / "sky.ecsv")
+    assert (answer.code, "is an MSv4 store, which is read but never written" in answer.err) == (2, True)
+
+
+def test_the_order_of_rows_does_not_matter(pfb, tmp_path, rng, dataset_only):
+    made = small_set(tmp_path / "a.ms", nant=5, channels=(3, 5))
+    with tables.table(made.path, ack=False) as t:
+        t.selectrows(rng.permutation(t.nrows())).copy(str(tmp_path / "b.ms"), deep=True).close()
+    one, other = (run(pfb, tmp_path / f"{name}.ms", tmp_path / name, "--nband", 2) for name in "ab")
+    assert float(one.dirty.max()) / total(one) > 0.1
+    for name in ("dirty", "psf", "wsum"):
+        # Sums in another order round otherwise.
+        np.testing.assert_allclose(other[name], one[name], rtol=1e-12, atol=1e-11 * float(abs(one[name]).max()))
 
 
 # What every option changes, one by one, in images of the set of `settings`.
