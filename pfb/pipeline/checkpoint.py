@@ -208,7 +208,8 @@ def checkpoint_path(config: Clean) -> Path:
 
 def identity_of(sets: Sequence[str], config: Clean) -> dict[str, Any]:
     """Return what decides the next iteration of a run, as plain values: its sets, its options and the program."""
-    options = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE}
+    given = {name: value for name, value in asdict(config).items() if name not in MAY_CHANGE}
+    options = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
     return {"sets": [str(Path(path).absolute()) for path in sets], "pfb": __version__, **options}
 
 
