@@ -250,6 +250,18 @@ def test_feeds_and_frame(tmp_path):
         assert t.getcolkeyword("PHASE_DIR", "MEASINFO")["Ref"] == "ICRS"
 
 
+def test_turned_feeds(tmp_path):
+    """Feeds turned by an angle see Q cos 2a + U sin 2a as Q, and -Q sin 2a + U cos 2a as U."""
+    source = [Component(ra=np.deg2rad(SMALL["ra"]), dec=np.deg2rad(SMALL["dec"]), I=1.0, Q=0.3, U=0.1)]
+    made = small_set(tmp_path / "a.ms", sky=source, sefd=0.0, rfi=0.0, receptor_angle=0.3)
+    assert cells(made, "RECEPTOR_ANGLE", "FEED")[0].tolist() == [0.3, 0.3]
+    data, flag = columns(made, "DATA", "FLAG")
+    xx, xy, yx, yy = data[~flag.any(axis=2)].T
+    np.testing.assert_allclose((xx + yy) / 2, 1.0, rtol=1e-5)
+    np.testing.assert_allclose((xx - yy) / 2, 0.3 * np.cos(0.6) + 0.1 * np.sin(0.6), rtol=1e-5)
+    np.testing.assert_allclose((xy + yx) / 2, -0.3 * np.sin(0.6) + 0.1 * np.cos(0.6), rtol=1e-5)
+
+
 def test_two_correlations(tmp_path):
     made = small_set(tmp_path / "a.ms", feeds=(9, 12))
     assert columns(made, "DATA")[0].shape[1:] == (8, 2)
@@ -427,7 +439,8 @@ def test_a_set_that_nobody_may_write(tmp_path):
 
 def test_no_defect_is_untested():
     tested = {
-        "feeds", "frame", "channels", "descending", "unused_descriptions", "autocorrelations", "shuffled", "flagged_channels",
+        "feeds", "receptor_angle",
+        "frame", "channels", "descending", "unused_descriptions", "autocorrelations", "shuffled", "flagged_channels",
         "flagged_windows", "flagged_correlations",
         "all_flagged", "flagged_rows", "nan_in_flagged", "nan_unflagged", "nan_uvw", "weight_spectrum",
         "weight", "infinite_weight", "corrected_data", "model_data", "zero_columns", "empty_columns", "unflagged_rfi",

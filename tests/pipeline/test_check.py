@@ -24,6 +24,7 @@ SMALL = dict(nant=5, nchan=4, scan_length=1.0)
 DEFECTS = {
     "none": ({}, []),
     "circular feeds": (dict(feeds=CIRCULAR), []),
+    "turned feeds": (dict(receptor_angle=0.5), []),
     "one hand": (dict(feeds=(9,)), [("selection and image", "fails", "Stokes I needs XX and YY")]),
     "old frame": (dict(frame="B1950"), [("baselines", "ok", "in an old frame")]),
     "unknown frame": (dict(frame="GALACTIC"), [("selection and image", "fails", "J2000, ICRS or B1950 is needed")]),
