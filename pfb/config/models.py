@@ -85,6 +85,10 @@ class Predict(Resources):
     spw: str | None = option(None, metavar="ID,...", help="spectral windows to write, e.g. 0,2~4 (default: all)")
     scan: str | None = option(None, metavar="NUMBER,...", help="scans to write, e.g. 1,5~9 (default: all)")
     chan: str | None = option(None, metavar="FIRST~LAST,...", help="channels to write, e.g. 10~46 (default: all)")
+    feed_angle: str = option(
+        "none", choices=("none", "receptor", "parallactic"),
+        help="turn Q and U of the model to the feeds, as for pfb image; give what was given to make the model",
+    )
     epsilon: float = option(1e-7, minimum=2e-13, maximum=1e-2, help="accuracy of the gridder relative to the direct sum")
     wgridding: bool = option(True, help="account for the w-term")
     quiet: bool = option(False, help="print errors only")

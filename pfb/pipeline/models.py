@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,8 +12,10 @@ import numpy as np
 from pfb.errors import InputError
 from pfb.io.component_list import is_component_list, read_components
 from pfb.io.description import Field
+from pfb.io.feed_angles import feed_angles
 from pfb.io.fits import sky_wcs
 from pfb.io.frames import convert_axes
+from pfb.io.measurement_set import pieces as reading_pieces
 from pfb.io.model_column import Piece, read_uvw
 from pfb.io.model_image import ModelImage, Place, open_model, place, read_plane
 from pfb.io.regions import inside, read_regions
@@ -88,10 +90,12 @@ class Images:
         rows = [tuple(row.tolist()) for row in self._mix]
         return [partial(load_image, self.model, row, self.place, self.cut, product) for product in products for row in rows]
 
-    def predictor(self, frame: str, options: dict[str, Any]) -> Any:
+    def predictor(self, frame: str, options: dict[str, Any], feed_angle: str) -> Any:
         """Return what predicts pieces in a frame: a function of a piece, its field and the images."""
         touching = convert_axes(axes(self.place.ra, self.place.dec), self.model.frame, frame)
-        return partial(predict_images, ImagePredictor(self.place.cell, touching, **options), self.model, self.spectrum)
+        return partial(
+            predict_images, ImagePredictor(self.place.cell, touching, **options), self.model, self.spectrum, feed_angle
+        )
 
     @property
     def largest(self) -> int:
@@ -125,9 +129,9 @@ class Components:
         """Return a callable that loads all components."""
         return [partial(load_components, self.paths, frame, self.cut)]
 
-    def predictor(self, frame: str, options: dict[str, Any]) -> Any:
+    def predictor(self, frame: str, options: dict[str, Any], feed_angle: str) -> Any:
         """Return what predicts pieces: a function of a piece, its field and the components."""
-        return predict_components
+        return partial(predict_components, feed_angle)
 
 
 def open_any(paths: Sequence[str], spectrum: Spectrum, cut: Cut) -> Images | Components:
@@ -177,7 +181,13 @@ def load_components(paths: Sequence[str], frame: str, cut: Cut) -> LoadedCompone
 
 
 def predict_images(
-    predictor: ImagePredictor, model: ModelImage, spectrum: Spectrum, piece: Piece, field: Field, images: list[PlacedImage]
+    predictor: ImagePredictor,
+    model: ModelImage,
+    spectrum: Spectrum,
+    feed_angle: str,
+    piece: Piece,
+    field: Field,
+    images: list[PlacedImage],
 ) -> Complex:
     """Predict the (row, chan, corr) visibilities of a piece from images."""
     freq = piece.window.freq
@@ -188,17 +198,29 @@ def predict_images(
     for i, product in enumerate(products):
         own = images[i * number : (i + 1) * number]
         stokes["IQUV".index(product)] = predictor.predict(uvw, freq, centre, design, own)
-    return correlate(stokes, piece.window.correlations)
+    return correlate(_turned(stokes, piece, field, feed_angle), piece.window.correlations)
 
 
-def predict_components(piece: Piece, field: Field, loaded: list[LoadedComponents]) -> Complex:
+def predict_components(feed_angle: str, piece: Piece, field: Field, loaded: list[LoadedComponents]) -> Complex:
     """Predict the (row, chan, corr) visibilities of a piece from components."""
     ((components, predictor),) = loaded
     freq = piece.window.freq
     polarised = any(c.Q or c.U or c.V for c in components)
     flux = np.array([c.stokes(freq) for c in components]).reshape(-1, 4, len(freq)).swapaxes(0, 1)
     stokes = predictor.predict(read_uvw(piece), freq, (field.ra, field.dec), np.ascontiguousarray(flux[: 4 if polarised else 1]))
-    return correlate(stokes, piece.window.correlations)
+    return correlate(_turned(stokes, piece, field, feed_angle), piece.window.correlations)
+
+
+def _turned(stokes: Complex, piece: Piece, field: Field, feed_angle: str) -> Complex:
+    """Turn Q and U of the sky to the feeds, of (stokes, row, chan) visibilities: Q + iU has their angle, twice, less."""
+    if len(stokes) == 1 or feed_angle == "none":
+        return stokes
+    rows = replace(reading_pieces(piece.window)[0], first=piece.first, last=piece.last)
+    angle = feed_angles(rows, (field.ra, field.dec), feed_angle)
+    assert angle is not None
+    cosine, sine = (function(2 * angle)[:, None] for function in (np.cos, np.sin))
+    i, q, u, v = stokes
+    return np.stack([i, q * cosine + u * sine, u * cosine - q * sine, v])
 
 
 def _chosen(components: list[Component], frame: str, cut: Cut) -> list[Component]:

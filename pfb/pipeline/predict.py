@@ -19,6 +19,7 @@ from pfb.graph.names import Names, token
 from pfb.graph.tasks import Graph, Key
 from pfb.io.casa_tables import unfinished
 from pfb.io.description import Field
+from pfb.io.feed_angles import require_feed_angles
 from pfb.io.model_column import Piece, check, complete, exclusive, pieces, prepare, write
 from pfb.io.selection import SelectedSet, Selection, select_fields
 from pfb.pipeline.budget import GRIDDING, PROCESS
@@ -120,6 +121,8 @@ def _source(one: SelectedSet, config: Predict, column: str) -> str:
 
 def _check(one: SelectedSet, column: str, source: str, config: Predict, report: Reporter) -> None:
     check(one.description, [w for _, w in one.windows], column, source, config.overwrite)
+    for _, window in one.windows:
+        require_feed_angles(window, config.feed_angle)
     path = one.description.path
     for name in {column, source} & {c.name for c in one.description.columns}:
         if unfinished(path, name) and name == column:
@@ -154,7 +157,7 @@ def _predict(
     models = prediction.load_models(graph, names, model.loaders(frame))
     with engine.monitor.stage("model"), report.stage("model", len(models)) as advance:
         engine.run(graph, models, advance)
-    predictor = model.predictor(frame, options)
+    predictor = model.predictor(frame, options, config.feed_angle)
     sign = -1.0 if config.subtract else 1.0
     parts = [(field, piece) for field, w in one.windows for piece in pieces(w, column, source, sign, PIECE)]
     with engine.monitor.stage("predict"), report.stage("predict", len(parts)) as advance:

@@ -98,6 +98,18 @@ def test_components_give_the_visibilities_they_were_simulated_from(feeds, make, 
         assert UNFINISHED not in table.getcolkeywords("MODEL_DATA")
 
 
+@pytest.mark.parametrize("feeds", [(9, 10, 11, 12), CIRCULAR], ids=["linear", "circular"])
+def test_q_and_u_are_turned_to_the_feeds(feeds, make, tmp_path):
+    """The feeds of the set stand at 35 degrees; without the option they are taken to be upright."""
+    made = make(feeds=feeds, receptor_angle=np.deg2rad(35), **QUIET)
+    write_sky(tmp_path / "sky.ecsv", made.sky)
+    good = ~column(made.path, "FLAG").astype(bool)
+    run(made.path, model=(str(tmp_path / "sky.ecsv"),), feed_angle="receptor")
+    np.testing.assert_allclose(column(made.path, "MODEL_DATA")[good], column(made.path, "CORRECTED_DATA")[good], atol=2e-6)
+    run(made.path, model=(str(tmp_path / "sky.ecsv"),))
+    assert np.abs(column(made.path, "MODEL_DATA")[good] - column(made.path, "CORRECTED_DATA")[good]).max() > 0.05
+
+
 def test_casacore_reads_what_was_written(make, tmp_path):
     tables = pytest.importorskip("casacore.tables")
     made = make(**QUIET)
