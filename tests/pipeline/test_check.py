@@ -15,7 +15,7 @@ from pfb.io.simulated_set import CIRCULAR
 from pfb.io.sky import write_sky
 from pfb.pipeline import budget, check, sampling, session
 from pfb.pipeline.reporting import Silent
-from tests.observations import change, small_set
+from tests.observations import change, small_set, to_store
 
 FEW = ["--npix", 20, "--nband", 2, "--niter", 1, "--pd-maxit", 2, "--bases", "self", "--checkpoint", 0]
 SMALL = dict(nant=5, nchan=4, scan_length=1.0)
@@ -206,6 +206,13 @@ def test_sets_that_do_not_go_together(both, good, tmp_path):
     assert "have different phase centres" in found(record, "selection and image")[1]
     assert {"rows of a.ms", "rows of b.ms"} <= {r["check"] for r in record["checks"]}
     assert "does not exist" in found(both(tmp_path / "none.ms"), "selection and image")[1]
+
+
+def test_a_store_is_looked_at_like_a_set(both, good, tmp_path):
+    pytest.importorskip("xarray_ms")
+    record = both(to_store(good, tmp_path / "a.zarr"))
+    assert found(record, "tables")[1] == "an MSv4 store of MeerKAT"
+    assert found(record, "baselines")[0] == "ok"
 
 
 def test_it_prints_a_table_and_a_verdict(pfb, good, tmp_path):
