@@ -25,6 +25,11 @@ def make(command, **values):
     return command(**{**REQUIRED.get(command, {}), **values})
 
 
+def where_it_belongs(field):
+    """The algorithm that an option is one of, if it is not one of all."""
+    return {"algorithm": field.metadata["only"][0]} if field.metadata["only"] else {}
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_defaults_are_legal(command):
     make(command)
@@ -75,4 +80,4 @@ class TestEveryField:
     def test_accepts_the_ends_of_its_interval(self, command, field):
         for key in ("minimum", "maximum"):
             if field.metadata[key] is not None:
-                make(command, **{field.name: options.value_type(command, field)(field.metadata[key])})
+                make(command, **{field.name: options.value_type(command, field)(field.metadata[key])}, **where_it_belongs(field))

@@ -144,6 +144,8 @@ def describe(config: type[Config], field: Field[Any]) -> str:
         notes.append(f"at most {high:g}")
     if above is not None:
         notes.append(f"above {above:g}")
+    if field.metadata["only"]:
+        notes.append(f"{', '.join(field.metadata['only'])} only")
     return field.metadata["help"] + (f"  [{'; '.join(notes)}]" if notes else "")
 
 

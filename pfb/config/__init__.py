@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from pfb.config.averaging import Averaging
 from pfb.config.cluster import ClusterSubmit, Resources
+from pfb.config.components import ALGORITHMS, NNLS, SARA, Components
 from pfb.config.declaring import Config, check, option
 from pfb.config.models import Fit, Predict, Regrid
 
@@ -176,31 +177,37 @@ class Masking(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clean(Masking, Image):
+class Clean(Masking, Components, Image):
     """Image and deconvolve a measurement set."""
 
     model: tuple[str, ...] = option(
         (), metavar="DATASET|FITS",
         help="start from this model, on whatever grid and at whatever frequencies; given several times: images of more bands",
     )
-    bases: str = option("self,db1,db2,db3", metavar="NAME,...", help="wavelet bases: self and db1 ... db8")
-    nlevels: int = option(5, minimum=1, maximum=10, help="levels of the wavelet decompositions")
+    algorithm: str = option(
+        "sara", choices=ALGORITHMS,
+        help="sara: a prior in wavelet bases; hogbom, clark, multiscale: CLEAN; nnls: least squares without negative pixels",
+    )
+    bases: str = option("self,db1,db2,db3", metavar="NAME,...", only=SARA, help="wavelet bases: self and db1 ... db8")
+    nlevels: int = option(5, minimum=1, maximum=10, only=SARA, help="levels of the wavelet decompositions")
     prior: str = option(
-        "mean21", choices=("l21", "mean21"), help="how coefficients are thresholded jointly over frequency"
+        "mean21", choices=("l21", "mean21"), only=SARA, help="how coefficients are thresholded jointly over frequency"
     )
     start_level: float = option(
         0.1, above=0.0, maximum=1.0, metavar="FRACTION",
-        help="start from point sources found down to this fraction of the peak (1: from an empty model)",
+        only=SARA, help="start from point sources found down to this fraction of the peak (1: from an empty model)",
     )
-    rmsfactor: float = option(0.26, above=0.0, help="threshold over the rms that the MFS residual shall come to")
+    rmsfactor: float = option(0.26, above=0.0, only=SARA, help="threshold over the rms that the MFS residual shall come to")
     niter: int = option(20, minimum=1, help="major cycles at most")
-    tol: float = option(5e-4, minimum=0.0, help="stop when a major cycle changes the model by less than this fraction")
-    gamma: float = option(1.0, minimum=0.01, maximum=1.9, help="step of the forward-backward iteration")
+    tol: float = option(
+        5e-4, minimum=0.0, only=SARA + NNLS, help="stop when a major cycle changes the model by less than this fraction"
+    )
+    gamma: float = option(1.0, minimum=0.01, maximum=1.9, only=SARA, help="step of the forward-backward iteration")
     eta: float = option(1e-3, minimum=0.0, help="added to the diagonal of the Hessian, relative to the total weight")
     cg_tol: float = option(1e-3, minimum=0.0, help="stop the conjugate gradients at this relative residual")
     cg_maxit: int = option(150, minimum=1, help="conjugate gradient iterations at most")
-    pd_tol: float = option(1e-6, minimum=0.0, help="stop the primal-dual iteration at this relative change")
-    pd_maxit: int = option(25, minimum=1, help="primal-dual iterations at most")
+    pd_tol: float = option(1e-6, minimum=0.0, only=SARA, help="stop the primal-dual iteration at this relative change")
+    pd_maxit: int = option(25, minimum=1, only=SARA, help="primal-dual iterations at most")
     precision: str = option(
         "single", choices=("single", "double"),
         help="of images and coefficients while minimising; visibilities and residuals are double always",
@@ -218,12 +225,12 @@ class Clean(Masking, Image):
     resume: bool = option(False, help="go on from the checkpoint of a run that ended early, if there is one")
     checkpoint: int | None = option(
         None, minimum=0, metavar="ITERATIONS",
-        help="write a checkpoint every so many primal-dual iterations, 0: never (default: as often as takes 2% of the time)",
+        help="write a checkpoint every so many inner iterations, 0: never (default: as often as takes 2% of the time)",
     )
     l1_reweight_from: int = option(
-        0, metavar="CYCLE", help="major cycle from which the threshold is reweighted (negative: never)"
+        0, metavar="CYCLE", only=SARA, help="major cycle from which the threshold is reweighted (negative: never)"
     )
-    alpha: float = option(2.0, minimum=0.0, help="exponent of the reweighting")
+    alpha: float = option(2.0, minimum=0.0, only=SARA, help="exponent of the reweighting")
     robust_reweight_at: str | None = option(
         None, metavar="CYCLE,...",
         help="weigh visibilities down that the model leaves unexplained, after so many major cycles (or when it would end)",

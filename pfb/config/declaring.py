@@ -20,6 +20,7 @@ def option(
     above: float | None = None,
     short: str | None = None,
     nested: bool = False,
+    only: tuple[str, ...] = (),
 ) -> Any:
     """Declare an option.
 
@@ -41,11 +42,13 @@ def option(
         A second, short spelling such as ``-o``.
     nested
         Whether its text is a YAML mapping, which a file may hold as a section.
+    only
+        The algorithms that it is an option of; all by default.
 
     An option of type ``tuple[str, ...]`` may be given several times.
     """
     limits = dict(choices=choices, minimum=minimum, maximum=maximum, above=above)
-    return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, nested=nested, **limits))
+    return field(default=default, metadata=dict(help=help, metavar=metavar, short=short, nested=nested, only=only, **limits))
 
 
 def check(config: Any) -> None:
@@ -67,6 +70,9 @@ def check(config: Any) -> None:
         choices = f.metadata["choices"]
         if choices and value not in choices:
             raise InputError(f"{name} is {value!r} but must be one of {', '.join(choices)}")
+        only, algorithm = f.metadata["only"], getattr(config, "algorithm", None)
+        if only and algorithm not in only and value != f.default:
+            raise InputError(f"{name} is an option of {' and '.join(only)}, not of --algorithm {algorithm}: leave it out")
 
 
 @dataclass(frozen=True, kw_only=True)

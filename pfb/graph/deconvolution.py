@@ -115,6 +115,11 @@ def pursue(
     return pixels, models
 
 
+def empty(graph: Graph, names: Names, nplane: int, shape: tuple[int, int], dtype: Any = np.float64) -> list[Key]:
+    """Return keys of models that are zero everywhere."""
+    return [add(graph, names.key("model", v), np.zeros, shape, dtype) for v in range(nplane)]
+
+
 def slopes(
     graph: Graph, names: Names, residuals: Sequence[Key], totals: Sequence[float], dtype: Any = np.float64
 ) -> list[Key]:
@@ -123,6 +128,11 @@ def slopes(
         add(graph, names.key("slope", v), _slope, ref(key), total, dtype)
         for v, (key, total) in enumerate(zip(residuals, totals, strict=True))
     ]
+
+
+def slopes_of(graph: Graph, names: Names, residuals: Mapping[int, Key], total: float, dtype: Any) -> list[Key]:
+    """Return the residuals of the planes of a product, whose weights come to `total`, in Jy/beam."""
+    return [add(graph, names.key("slope", v), _slope, ref(key), total, dtype) for v, key in residuals.items()]
 
 
 def weights(
@@ -162,6 +172,16 @@ def objective(graph: Graph, solver: PrimalDual, data: Data, models: Sequence[Key
         key = solver.names.key("objective", 1, b)
         values.append(add(graph, key, _prior_term, solver.dictionary.subset(*bases), solver.prior, refs(list(models)), weight))
     return terms, values
+
+
+def data_terms(
+    graph: Graph, names: Names, hessians: Sequence[Key], models: Sequence[Key], before: Sequence[Key], slopes: Sequence[Key]
+) -> list[Key]:
+    """Evaluate the data terms of all bands, less their values before."""
+    return [
+        add(graph, names.key("objective", 0, v), _data_term, ref(h), ref(model), ref(old), ref(slope), 1.0)
+        for v, (h, model, old, slope) in enumerate(zip(hessians, models, before, slopes, strict=True))
+    ]
 
 
 def changes(graph: Graph, names: Names, new: Sequence[Key], old: Sequence[Key]) -> list[Key]:

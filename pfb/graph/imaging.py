@@ -215,8 +215,9 @@ def convolutions(
     dtype
         Their precision.
     """
+    make = partial(PsfHessian, eta=eta, nthreads=nthreads, dtype=dtype)
     return [
-        add(graph, names.key("convolution", v), _convolution, ref(key), shape, total, eta, nthreads, dtype)
+        add(graph, names.key("convolution", v), call, make, ref(key), shape, total)
         for v, (key, total) in enumerate(zip(psfs, totals, strict=True))
     ]
 
@@ -304,10 +305,6 @@ def _sums(natural: Band, band: Band) -> Sums:
 
 def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> VisibilityHessian:
     return VisibilityHessian(band, gridder, total, eta=eta)
-
-
-def _convolution(psf_: Real, shape: tuple[int, int], total: float, eta: float, nthreads: int, dtype: Any) -> PsfHessian:
-    return PsfHessian(psf_, shape, total, eta=eta, nthreads=nthreads, dtype=dtype)
 
 
 def _preconditioner(convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float) -> Preconditioner:

@@ -14,6 +14,7 @@ STAGES = (
     "dual-change", "psi-hdot", "grad", "primal", "press", "negative", "positivity", "change", "converged", "objective",
     "subtract", "residual", "variance", "interpolate", "write", "park", "resume",
     "checkpoint", "thumbnail", "iterate", "ascend", "descend", "gate", "pick", "density", "predict", "factor",
+    "survey", "seek", "gather", "spread",
 )  # fmt: skip
 """Every prefix that a key may have."""
 

@@ -170,6 +170,8 @@ class PsfHessian:
         Threads of each convolution.
     dtype
         Precision that it is kept and applied in; that of the PSF by default.
+    signed : bool
+        Leave out the modulus, so that a point becomes the very PSF, as CLEAN needs it.
 
     Raises
     ------
@@ -178,8 +180,9 @@ class PsfHessian:
     """
 
     def __init__(
-        self, psf: Real, shape: tuple[int, int], wsum: float, *, eta: float = 0.0, nthreads: int = 1, dtype: Any = None
-    ) -> None:
+        self, psf: Real, shape: tuple[int, int], wsum: float,
+        *, eta: float = 0.0, nthreads: int = 1, dtype: Any = None, signed: bool = False,
+    ) -> None:  # fmt: skip
         if any(m < n for n, m in zip(shape, psf.shape, strict=True)):
             raise ShapeError(
                 f"the PSF has shape {psf.shape} but images of shape {shape} need one at least as large: "
@@ -190,7 +193,8 @@ class PsfHessian:
         self.eta = float(eta)
         self.nthreads = nthreads
         self.padded = (psf.shape[0], psf.shape[1])
-        self.transfer = (np.abs(transform(psf, nthreads)) / wsum).astype(self.dtype, copy=False)
+        spectrum = transform(psf, nthreads)
+        self.transfer = ((spectrum.real if signed else np.abs(spectrum)) / wsum).astype(self.dtype, copy=False)
 
     @property
     def bound(self) -> float:

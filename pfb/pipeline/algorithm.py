@@ -12,6 +12,7 @@ import numpy as np
 
 from pfb.config import Clean
 from pfb.errors import InputError, Stopped
+from pfb.graph import deconvolution as builders
 from pfb.graph import imaging
 from pfb.graph.blocks import Blocks
 from pfb.graph.constraints import constrained
@@ -25,7 +26,7 @@ from pfb.operators.measurement import Spread
 from pfb.pipeline.checkpoint import REWEIGHTING, Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
 from pfb.pipeline.masking import Masks, masked
-from pfb.pipeline.planning import Plan
+from pfb.pipeline.planning import Plan, precision_of
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import Robust
 from pfb.pipeline.statistics import measure
@@ -191,6 +192,11 @@ class Algorithm(ABC):
         self._reweighed(self.run.names.within("reweighed", count))
         return self.measure()
 
+    @property
+    def present(self) -> Statistics:
+        """Of the residual of the present model, when the cycles are over."""
+        return self._progress.best if self._progress.rises else self._progress.last
+
     def keep(self) -> None:
         """Remember the present model and residual."""
         before, self._best = self._best, self.state
@@ -235,6 +241,33 @@ class Algorithm(ABC):
         if safety.stopping() and not progress.reason:
             raise Stopped(f"ended after {len(progress.history)} major cycles, as asked: go on with --resume")
 
+    def _begin(self) -> None:
+        """Start from a model that is given, from an empty one, or from a checkpoint; the dirty images are used up."""
+        imaged, engine, names = self.imaged, self.engine, self.run.names
+        graph: Graph = {}
+        if self.safety.saved is None:
+            models = self._given(precision_of(self.config))
+            if not models:
+                models = builders.empty(graph, names, len(imaged.planes), self.run.gridder.shape, precision_of(self.config))
+                engine.run(graph, models)
+            self.state = Resident(models, list(imaged.dirty))
+            return
+        found = self._load(self.safety.saved, graph, names.within("checkpoint"))
+        run_stage(engine, self.report, "resume", graph, list({key for keys in found.values() for key in keys}))
+        engine.drop(imaged.dirty)
+
+    def _renew_mask(self, cycle: int) -> bool:
+        """Make the automatic mask anew, if it is due; returns whether it was."""
+        leading = self.imaged.leading
+        shown, models = (self.imaged.of(leading, keys) for keys in (self.state.residuals, self.state.models))
+        return self.masks.renew(cycle, shown, models, self.imaged.shares(leading), self.imaged.wsum[leading]) is not None
+
+    def _interrupt(self) -> None:
+        """If the run shall end, do so as it was before the present cycle, which begins anew when it is gone on with."""
+        if self.safety.stopping():
+            self.save(self._progress)
+            raise Stopped(f"ended after {len(self._progress.history)} major cycles, as asked: go on with --resume")
+
     def _load(self, saved: Saved, graph: Graph, names: Names) -> dict[str, list[Key]]:
         """Add the tasks that read a checkpoint, and take up the state that all algorithms have; returns the keys by kind."""
         if saved.blocks.sizes != self.blocks.sizes:
@@ -249,7 +282,8 @@ class Algorithm(ABC):
         self.masks.take_up(found["mask"])
         return found
 
-    def _replace(self, models: list[Key]) -> None:
+    def replace(self, models: list[Key]) -> None:
+        """Take up other models; their residuals are yet to be made."""
         dropped, self.state = self.state.models, Resident(models, self.state.residuals)
         self._release(dropped)
 

@@ -16,6 +16,7 @@ from pfb.graph.cluster import ClusterEngine
 from pfb.graph.engine import Engine, ThreadEngine
 from pfb.graph.grain import Grain, lay_out
 from pfb.operators.wavelets import Dictionary
+from pfb.pipeline import rounds
 from pfb.pipeline.planning import Plan, dictionary_of, parse_products
 
 GIB = 2**30
@@ -85,7 +86,11 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     stages = {"grid": data + 8 * nband * (pixels + padded) + busy * GRIDDING * padded}
     if nworker == 1:
         stages["products"] = PICTURE + PRODUCTS * pixels
-    if isinstance(config, Clean):
+    if isinstance(config, Clean) and config.algorithm != "sara":
+        hessians = [count * SAMPLE + (count > MANY * pixels) * CONVOLUTIONS * pixels for count in sorted(counts)[-nband:]]
+        own = rounds.memory(plan, config, nworker, busy * RESIDUAL * pixels, hessians)
+        stages |= {stage: data + size for stage, size in own.items()}
+    elif isinstance(config, Clean):
         stages |= _cleaning(plan, config, nband, busy, counts)
         dictionary = dictionary_of(config, plan.geometry.shape)
         grain, _ = lay_out(len(plan.planes), dictionary, nworker, nworker * nthread, overhead_of(config, nworker))
@@ -171,7 +176,7 @@ def disk(plan: Plan, config: Image) -> int:
     if not isinstance(config, Clean):
         return (8 * nband + 4 * (nband + len(plan.products))) * (pixels + padded)
     dictionary = dictionary_of(config, plan.geometry.shape)
-    nbasis, ncoefficient = dictionary.codomain
+    nbasis, ncoefficient = dictionary.codomain if config.algorithm == "sara" else (0, 0)
     # Dirty image, model, residual, and update or restored image.
     products = (8 * nband + 4 * (nband + len(plan.products))) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
     # Models, residuals, dual, and two images of an iteration that is under way; the one before stays until the next is whole.

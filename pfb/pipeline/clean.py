@@ -51,7 +51,7 @@ def run(sets: tuple[str, ...], config: Clean, report: Reporter) -> None:
         If it was asked to end; a checkpoint holds what was done.
     """
     safety = Safety(sets, config, report)
-    kind = ALGORITHMS["sara"]
+    kind = ALGORITHMS[config.algorithm]
     try:
         with opened(sets, config, report, maker="clean", prepare=partial(prepare, config, report)) as state:
             require_restorable(state.run.store, config)
@@ -89,7 +89,7 @@ def prepare(config: Clean, report: Reporter, plan: Plan) -> Mapping[str, Any]:
     restoring_beam(config)
     if config.model:
         open_model(config.model)  # refuses here what it would after the imaging
-    return ALGORITHMS["sara"].layout(config, plan)
+    return ALGORITHMS[config.algorithm].layout(config, plan)
 
 
 def self_check(imaged: Imaged, power: Sequence[Real], state: Opened, report: Reporter, images: Images) -> dict[str, str]:
@@ -134,7 +134,7 @@ def record(cycle: Cycle, found: Sequence[int], nproduct: int) -> dict[str, float
 
 def conclude(outcome: Outcome, config: Clean, report: Reporter) -> None:
     """Say how the iteration ended."""
-    kind = ALGORITHMS["sara"]
+    kind = ALGORITHMS[config.algorithm]
     if outcome.reason == "diverged":
         report.warning(f"rms and peak of the residual rose twice in a row: the best model is kept; {kind.remedy}")
     else:

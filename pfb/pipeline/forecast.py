@@ -21,6 +21,7 @@ from pfb.kernels.decimation import FILL
 from pfb.operators.constraints import Constraint
 from pfb.operators.hessian import product_costs
 from pfb.operators.regularisers import JointPrior
+from pfb.pipeline import rounds
 from pfb.pipeline.budget import Size, overhead_of, raw_samples_of, require, samples_of
 from pfb.pipeline.masking import masked
 from pfb.pipeline.planning import Plan, dictionary_of
@@ -114,6 +115,8 @@ class Forecast:
 
 def forecast(plan: Plan, config: Clean, nworker: int, nthread: int) -> Forecast:
     """Return what a run takes; parameters as of `budget`."""
+    if config.algorithm != "sara":
+        return _of_rounds(plan, config, nworker, nthread)
     solver = solver_of(plan, config, nworker, nthread)
     tasks, moved = traffic(solver)
     cpu = seconds(plan, config)
@@ -121,6 +124,18 @@ def forecast(plan: Plan, config: Clean, nworker: int, nthread: int) -> Forecast:
         cpu = cpu._replace(iteration=cpu.iteration + (DRIVER + WORKER) * tasks)
     cores = min(nworker * nthread, solver.blocks.nband * solver.blocks.nbasis)
     return Forecast(tasks, moved, cpu, config.niter, config.pd_maxit, cores)
+
+
+def _of_rounds(plan: Plan, config: Clean, nworker: int, nthread: int) -> Forecast:
+    """Return what a run without a prior takes; its iterations are rounds of minor cycles, of a typical number."""
+    cpu = seconds(plan, config)
+    products = [_product(plan, config, plan.longest * band.freq_max / plan.bands[-1].freq_max, samples_of(plan, v))
+                for v, band in enumerate(plan.bands)]  # fmt: skip
+    own = rounds.work(plan, config, nworker, sum(products))
+    overhead = (DRIVER + WORKER) * own.tasks if nworker > 1 else 0.0
+    cpu = cpu._replace(iteration=own.cpu + overhead, end=1e-9 * PRODUCTS * len(plan.bands) * plan.geometry.nx * plan.geometry.ny)
+    cores = min(nworker * nthread, len(plan.bands) if config.algorithm != "hogbom" else 1)
+    return Forecast(own.tasks, own.moved, cpu, config.niter, own.number, cores)
 
 
 def solver_of(plan: Plan, config: Clean, nworker: int, nthread: int) -> PrimalDual:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -184,8 +185,12 @@ def band_channels(windows: tuple[Window, ...], nband: int | None) -> list[list[s
 
 def dictionary_of(config: Clean, shape: tuple[int, int]) -> Dictionary:
     """Return the bases that the options name, for images of `shape`."""
-    dtype = np.float32 if config.precision == "single" else np.float64
-    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels, dtype)
+    return Dictionary(shape, tuple(name.strip() for name in config.bases.split(",")), config.nlevels, precision_of(config))
+
+
+def precision_of(config: Clean) -> type[np.floating[Any]]:
+    """Return the type of the numbers of images while minimising."""
+    return np.float32 if config.precision == "single" else np.float64
 
 
 def image_geometry(data: SelectedData, config: Image) -> tuple[Geometry, list[str]]:

@@ -181,9 +181,7 @@ class Sara(Algorithm):
         names = self.run.names.within("cycle", cycle)
         before = self.state.models
         if self._midway is None:
-            leading = self.imaged.leading
-            shown, of_it = (self.imaged.of(leading, keys) for keys in (self.state.residuals, before))
-            self.masks.renew(cycle, shown, of_it, self.imaged.shares(leading), self.imaged.wsum[leading])
+            self._renew_mask(cycle)
         graph: Graph = {}
         slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.totals, self.dictionary.dtype)
         keep = list(slopes)
@@ -212,7 +210,7 @@ class Sara(Algorithm):
         engine.run(graph, terms + values + changed)
         objective = sum(engine.fetch(terms)) + threshold * sum(engine.fetch(values))
         change = relative(engine.fetch(changed))
-        self._replace(models)
+        self.replace(models)
         engine.drop(slopes + terms + values + changed)
         return Minimised(objective, gate.iterations, change)
 

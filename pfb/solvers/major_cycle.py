@@ -51,6 +51,8 @@ class Minimised(NamedTuple):
     """Norm of the change of the model over that of the model."""
     threshold: float | None = None
     """What it went down to, in Jy/beam, where that is for it to decide; None if it was the one it was asked for."""
+    deepest: bool = False
+    """It went down to where the noise begins."""
 
 
 @dataclass(frozen=True)
@@ -194,9 +196,13 @@ class Options:
         return "noise" if last.rms <= last.noise else ""
 
 
+SETTLED = 0.05
+"""A level that falls by no more than this fraction stands still: the noise of the residual falls a little with each cycle."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Depth:
-    """When CLEAN stops: when nothing stands out of its threshold any more, which is for it to find.
+    """When CLEAN stops: when nothing stands out of the noise any more, whose level is for it to find.
 
     Parameters
     ----------
@@ -215,14 +221,17 @@ class Depth:
 
     def reason(self, progress: Progress, done: Minimised, last: Statistics, threshold: float) -> str:
         """Say why the cycle is the last one, see `Rule`."""
-        if not done.iterations:
+        settled = done.threshold is not None and done.threshold >= (1 - SETTLED) * progress.threshold > 0
+        if not done.iterations or (done.deepest and settled):
             return "threshold"
         return "iterations" if iterations_of(progress) + done.iterations >= self.iterations else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Stillness:
-    """When a minimisation without a prior stops: when the model stands still, or only noise is left.
+    """When a minimisation without a prior stops: when the model stands still.
+
+    An image whose rms is that of noise says little here, since such a model fits noise from the beginning.
 
     Parameters
     ----------
@@ -241,9 +250,7 @@ class Stillness:
 
     def reason(self, progress: Progress, done: Minimised, last: Statistics, threshold: float) -> str:
         """Say why the cycle is the last one, see `Rule`."""
-        if done.change < self.tol:
-            return "converged"
-        return "noise" if last.rms <= last.noise else ""
+        return "converged" if done.change < self.tol else ""
 
 
 def iterations_of(progress: Progress) -> int:

@@ -16,6 +16,7 @@ import xarray as xr
 from astropy.io import fits
 
 from pfb.config import Clean, Image
+from pfb.config.components import Components
 from pfb.io import dataset
 from pfb.io.measurement_set import Selection, select
 from pfb.operators.hessian import VisibilityHessian
@@ -397,6 +398,7 @@ def test_options_of_clean_are_all_tried():
         "restoring_beam", "common_beam",  # in test_restore
         "mask", "bases", "nlevels", "prior", "start_level", "rmsfactor", "niter", "tol", "gamma", "eta", "cg_tol", "cg_maxit",
         "pd_tol", "pd_maxit", "precision", "positivity", "l1_reweight_from", "alpha",
+        "algorithm", *(f.name for f in fields(Components)),  # in test_algorithms
     }  # fmt: skip
     assert {f.name for f in fields(Clean)} - {f.name for f in fields(Image)} == tried
 
