@@ -371,3 +371,17 @@ class TestSteps:
         count = script("steps").count
         assert count([100.0, 0.5, 2.0, 0.5, 0.05, 0.005, 0.0], 0.0) == [3, 4, 5]
         assert count([100.0, 50.0, 0.5], 0.0) == [2, None, None]
+
+
+class TestCleaning:
+    def test_an_unknown_algorithm_is_refused(self, script, tmp_path, capsys):
+        assert script("cleaning").main(["--folder", str(tmp_path), "--algorithms", "clark,entropy"]) == 1
+        assert "--algorithms has entropy but must be of sara, hogbom" in capsys.readouterr().err
+
+    def test_residuals_are_shown_over_those_of_wsclean(self, script):
+        cleaning, synthetic = script("cleaning"), script("synthetic")
+        score = script("score").Score(20.0, 1.0, 1e-6, 1e-6, 1e-6)
+        ours = synthetic.Result("pfb clark", score, 3e-6, 1e-6, 1.0, 1.0, 1)
+        theirs = ours._replace(imager="WSClean", residual=4e-6)
+        assert "over that of WSClean: pfb clark 0.750" in cleaning.table([ours, theirs])
+        assert "over that" not in cleaning.table([ours])
