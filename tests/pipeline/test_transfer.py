@@ -144,6 +144,15 @@ class TestClean:
         assert distance[0] < 0.5 * distance[1]
         assert two.history_rms.values[-1] < three.history_rms.values[-1]
 
+    @pytest.mark.parametrize("algorithm", ["hogbom", "nnls"])
+    def test_other_algorithms_start_from_it_too(self, algorithm, small, tmp_path, dataset_only, recorder):
+        clean.run((small,), self.options(tmp_path, "a", niter=1), Silent())
+        general = {name: FEW[name] for name in ("npix", "cell", "nband", "threads_per_worker")}
+        given = dict(algorithm=algorithm, niter=1, model=(str(tmp_path / "a.zarr"),))
+        clean.run((small,), Clean(output=str(tmp_path / "b"), **general, **given), recorder)
+        assert any("a.zarr is the first model" in text for text in recorder.messages)
+        assert open_dataset(tmp_path / "b.zarr", needs="clean").model.values.any()
+
     def test_obeys_positivity_and_a_mask(self, small, tmp_path, dataset_only):
         clean.run((small,), self.options(tmp_path, "a", niter=1), Silent())
         model = open_dataset(tmp_path / "a.zarr", needs="clean").model.values
