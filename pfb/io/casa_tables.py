@@ -15,7 +15,7 @@ import pyarrow
 from numpy.typing import NDArray
 
 from pfb.errors import InputError
-from pfb.io.msv4 import Columns, antenna_table, is_store, partitions, written
+from pfb.io.msv4 import is_store, sub_table, written
 from pfb.io.msv4_description import open_table
 
 Rows = slice | NDArray[np.int64]
@@ -140,9 +140,9 @@ def main_table(path: str, written: int) -> Any:
 
 
 def subtable(path: str, name: str) -> Any | None:
-    """Open a sub-table, to be closed by the caller; None if the set has none. Of a store there is ANTENNA alone."""
+    """Open a sub-table, to be closed by the caller; None if the set has none. Of a store there are ANTENNA and FEED."""
     if is_store(path):
-        return Columns(antenna_table(partitions(path))) if name == "ANTENNA" else None
+        return sub_table(path, name)
     try:
         return arcae.table(f"{path}::{name}", lockoptions=_LOCK)
     except (pyarrow.ArrowException, OSError, RuntimeError):

@@ -7,12 +7,14 @@ UVW and visibilities have the signs of measurement sets, which converters take o
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
 from typing import Any
 
+import erfa
 import numpy as np
 import pyarrow
 import xarray as xr
@@ -29,6 +31,7 @@ ROW_DIMS = ("time", "baseline_id")
 
 # MJD seconds of 1970-01-01, the zero of the times in a store.
 _UNIX = 3506716800.0
+_MJD_ZERO, _DAY = 2400000.5, 86400.0
 _MARKERS = ("zarr.json", ".zgroup", ".zmetadata")
 _METADATA = (*_MARKERS, ".zattrs", ".zarray")
 _NEEDED = (
@@ -38,6 +41,11 @@ _NEEDED = (
 _OPTIONS: dict[str, Any] = dict(chunks=None, consolidated=False, decode_times=False, decode_timedelta=False, mask_and_scale=False)
 _KINDS = {"c8": "complex", "c16": "dcomplex", "f2": "float", "f4": "float", "f8": "double"}
 _WIDER = ["", "float", "double", "complex", "dcomplex"]
+# Columns of ANTENNA and FEED: their names in a store, and what stands for one that is not there.
+_ANTENNA_COLUMNS: dict[str, tuple[str, Any]] = {
+    "MOUNT": ("mount", ""), "POSITION": ("ANTENNA_POSITION", [np.nan] * 3), "DISH_DIAMETER": ("ANTENNA_DISH_DIAMETER", 0.0),
+    "RECEPTOR_ANGLE": ("ANTENNA_RECEPTOR_ANGLE", [np.nan] * 2),
+}  # fmt: skip
 # Bytes read at a time of rows that follow one another, if chunks are smaller.
 _READ = 16 << 20
 
@@ -75,9 +83,10 @@ class Partition:
         """(time,) MJD seconds UTC."""
         time = self.data["time"]
         scale, form = (str(time.attrs.get(key, default)).lower() for key, default in (("scale", "utc"), ("format", "unix")))
-        if scale != "utc" or form != "unix":
-            raise InputError(f"{self.name} has times in {scale}, {form}; UTC in seconds since 1970 is needed")
-        return np.asarray(time.values, np.float64) + _UNIX
+        if scale not in ("utc", "tai") or form != "unix":
+            raise InputError(f"{self.name} has times in {scale}, {form}; UTC or TAI in seconds since 1970 is needed")
+        seconds = np.asarray(time.values, np.float64) + _UNIX
+        return _utc(seconds) if scale == "tai" else seconds
 
     @cached_property
     def baselines(self) -> int:
@@ -297,26 +306,52 @@ class Columns:
         """Return their names."""
         return list(self._values)
 
-    def getcol(self, column: str) -> NDArray[Any]:
-        """Return a column."""
-        return self._values[column]
+    def getcol(self, column: str, index: Index = ()) -> NDArray[Any]:
+        """Return a column, or some of its rows."""
+        return self._values[column][index]
+
+    def row_shapes(self, column: str) -> pyarrow.Array:
+        """Return the shapes of the cells of a column."""
+        return pyarrow.array([list(cell.shape) for cell in self._values[column]])
 
 
-def antenna_table(parts: list[Partition]) -> dict[str, NDArray[Any]]:
-    """Return names, positions in metres (ITRF), diameters in metres and receptor angles in radians of all antennas of a store."""
+def antennas(parts: list[Partition]) -> dict[str, NDArray[Any]]:
+    """Return what is known of all antennas of a store, under casacore's names of columns.
+
+    NAME, MOUNT, POSITION in metres (ITRF), DISH_DIAMETER in metres, and RECEPTOR_ANGLE of both receptors in radians; NaN, zero or
+    nothing where the store does not say.
+    """
     known: dict[str, dict[str, Any]] = {}
     for p in parts:
-        a = p.antennas
-        count = a.sizes["antenna_name"]
-        blank = {"ANTENNA_POSITION": np.full((count, 3), np.nan), "ANTENNA_DISH_DIAMETER": np.zeros(count)}
-        values = {n: a[n].values if n in a.variables else default for n, default in blank.items()}
-        for i, name in enumerate(map(str, a["antenna_name"].values.tolist())):
-            known.setdefault(name, {n: v[i] for n, v in values.items()})
-    return {
-        "NAME": np.array(list(known)),
-        "POSITION": np.array([k["ANTENNA_POSITION"] for k in known.values()], np.float64),
-        "DISH_DIAMETER": np.array([k["ANTENNA_DISH_DIAMETER"] for k in known.values()], np.float64),
-    }
+        count = p.antennas.sizes["antenna_name"]
+        values = {column: _antenna_column(p.antennas, column, count) for column in _ANTENNA_COLUMNS}
+        for i, name in enumerate(map(str, p.antennas["antenna_name"].values.tolist())):
+            known.setdefault(name, {"NAME": name} | {column: v[i] for column, v in values.items()})
+    return {column: np.array([own[column] for own in known.values()]) for column in ("NAME", *_ANTENNA_COLUMNS)}
+
+
+def sub_table(path: str, name: str) -> Columns | None:
+    """Return what a store has of the sub-tables ANTENNA and FEED; None for all others."""
+    if name not in ("ANTENNA", "FEED"):
+        return None
+    columns = antennas(partitions(path))
+    return Columns(columns | {"ANTENNA_ID": np.arange(len(columns["NAME"]))} if name == "FEED" else columns)
+
+
+def _antenna_column(xds: xr.Dataset, column: str, count: int) -> NDArray[Any]:
+    name, blank = _ANTENNA_COLUMNS[column]
+    values: NDArray[Any] = xds[name].values if name in xds.variables else np.array([blank] * count)
+    return values
+
+
+def _utc(tai: Real) -> Real:
+    """Turn MJD seconds TAI into UTC."""
+    with warnings.catch_warnings():
+        # Of years to come nobody knows the leap seconds.
+        warnings.simplefilter("ignore", erfa.ErfaWarning)
+        whole, fraction = erfa.taiutc(_MJD_ZERO, tai / _DAY)
+    utc: Real = ((whole - _MJD_ZERO) + fraction) * _DAY
+    return utc
 
 
 def _has_cells(variable: xr.Variable) -> bool:

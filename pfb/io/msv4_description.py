@@ -11,7 +11,7 @@ import numpy as np
 
 from pfb.errors import InputError
 from pfb.io.description import Column, DataDescription, Field, RowGroup, SetDescription, SpectralWindow
-from pfb.io.msv4 import Numbers, Partition, StoreTable, antenna_table, partitions
+from pfb.io.msv4 import Numbers, Partition, StoreTable, antennas, partitions
 from pfb.types import CORRELATION_NAMES, Real
 
 _FRAMES = {"fk5": "FK5", "j2000": "FK5", "icrs": "ICRS", "fk4": "FK4", "b1950": "FK4"}
@@ -29,7 +29,7 @@ class Catalogue:
     def __init__(self, path: str) -> None:
         self.path = path
         self.parts = partitions(path)
-        self.antennas = antenna_table(self.parts)
+        self.antennas = antennas(self.parts)
         self.spws: dict[tuple[str, bytes], int] = {}
         self.descriptions: dict[tuple[int, tuple[int, ...]], int] = {}
         self.fields: dict[Direction, int] = {}

@@ -75,6 +75,21 @@ def test_description_is_that_of_the_measurement_set(both):
     assert {c.name for c in b.columns} == {"CORRECTED_DATA", "FLAG", "SIGMA_SPECTRUM", "UVW", "VISIBILITY", "WEIGHT"}
 
 
+def test_antennas_and_feeds_are_those_of_the_measurement_set(both):
+    found = []
+    for path in both:
+        columns = []
+        for name, column in (("ANTENNA", "NAME"), ("ANTENNA", "POSITION"), ("ANTENNA", "MOUNT"), ("ANTENNA", "DISH_DIAMETER")):
+            with casa_tables.subtable(path, name) as table:
+                columns.append(np.asarray(table.getcol(column)))
+        with casa_tables.subtable(path, "FEED") as table:
+            columns += [np.array(casa_tables.cells(table, "RECEPTOR_ANGLE")), table.getcol("ANTENNA_ID")]
+        found.append(columns)
+    for mine, theirs in zip(*found, strict=True):
+        assert mine.tolist() == theirs.tolist()
+    assert casa_tables.subtable(both[1], "SOURCE") is None
+
+
 def test_a_dataset_of_a_processing_set_is_a_store(both):
     _, store = both
     names = sorted(p.name for p in Path(store).iterdir() if p.is_dir())
@@ -125,7 +140,7 @@ def spoil(store, function):
         (lambda g: g.__delitem__("VISIBILITY"), r"is a zarr store without a variable VISIBILITY, so it is no MSv4 store; give"),
         (lambda g: g.__delitem__("scan_name"), r"has no scan_name, which MSv4 demands"),
         (lambda g: g.__delitem__("antenna_xds"), r"has no antenna_xds, which MSv4 demands"),
-        (lambda g: g["time"].attrs.update(scale="tai"), r"has times in tai, unix; UTC in seconds since 1970 is needed"),
+        (lambda g: g["time"].attrs.update(scale="tdb"), r"has times in tdb, unix; UTC or TAI in seconds since 1970 is needed"),
         (lambda g: g["field_and_source_base_xds"].__delitem__("FIELD_PHASE_CENTER_DIRECTION"), r"has no fixed phase centre"),
         (lambda g: g["polarization"].__setitem__(slice(None), ["PP", "PQ", "QP", "QQ"]), "has correlations PP, PQ, QP, QQ"),
         (lambda g: g["baseline_antenna1_name"].__setitem__(0, "m999"), "has baselines of m999, which its antenna"),
@@ -138,6 +153,14 @@ def test_what_is_no_store_is_refused(both, tmp_path, function, sentence):
     spoil(store, function)
     with pytest.raises(InputError, match=sentence):
         describe(store)
+
+
+def test_times_in_tai_are_those_of_utc(both, tmp_path):
+    """In 2024 TAI is 37 s ahead."""
+    store = str(tmp_path / "a.zarr")
+    shutil.copytree(both[1], store)
+    spoil(store, lambda g: g["time"].attrs.update(scale="tai"))
+    assert describe(store).start == pytest.approx(describe(both[1]).start - 37, abs=1e-4)
 
 
 def test_a_store_that_was_changed_is_read_anew(both, tmp_path):
