@@ -67,6 +67,8 @@ class Observation:
     observer: str = ""
     start: float = 0.0
     """First time stamp, MJD seconds UTC."""
+    parallactic: tuple[tuple[float, float], ...] = ()
+    """Parallactic angles in radians at which it was observed and their weights, for the primary beam; empty if unknown."""
 
 
 @dataclass(frozen=True, kw_only=True)

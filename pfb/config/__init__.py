@@ -13,6 +13,7 @@ from pfb.config.cluster import ClusterSubmit, Resources
 from pfb.config.components import ALGORITHMS, NNLS, SARA, Components
 from pfb.config.declaring import Config, check, option
 from pfb.config.models import Fit, Predict, Regrid
+from pfb.config.primary_beam import PrimaryBeam
 
 __all__ = [
     "Averaging",
@@ -30,6 +31,7 @@ __all__ = [
     "Output",
     "Plan",
     "Predict",
+    "PrimaryBeam",
     "Regrid",
     "Resources",
     "Restore",
@@ -177,9 +179,13 @@ class Masking(Config):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Clean(Masking, Components, Image):
+class Clean(Masking, PrimaryBeam, Components, Image):
     """Image and deconvolve a measurement set."""
 
+    beam_use: str = option(
+        "model", choices=("model", "images"),
+        help="the model is the sky before the beam, or the apparent sky and images alone are corrected",
+    )
     model: tuple[str, ...] = option(
         (), metavar="DATASET|FITS",
         help="start from this model, on whatever grid and at whatever frequencies; given several times: images of more bands",
@@ -260,7 +266,7 @@ class Check(Clean):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restore(Config):
+class Restore(PrimaryBeam):
     """Make restored images from a finished run."""
 
     output: str | None = option(
@@ -323,6 +329,9 @@ class Simulate(Config):
     nchan: int = option(32, minimum=1, help="channels of each spectral window")
     nspw: int = option(1, minimum=1, help="spectral windows")
     band: str = option("L", choices=("UHF", "L", "S4"), help="receiver")
+    beam_model: str = option(
+        "none", choices=("none", "katbeam"), help="see the sky through MeerKAT's primary beam, which turns with it"
+    )
     scans: int = option(2, minimum=1, help="target scans")
     scan_length: float = option(5.0, minimum=0.1, metavar="MINUTES", help="length of a target scan")
     dump: float = option(8.0, minimum=0.1, metavar="SECONDS", help="integration time")

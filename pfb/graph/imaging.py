@@ -17,6 +17,7 @@ from pfb.kernels.samples import Band
 from pfb.operators.hessian import PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder
 from pfb.operators.preconditioner import Preconditioner
+from pfb.operators.primary_beam import Screened
 from pfb.solvers.lanczos import largest_eigenvalue, start_vector
 from pfb.types import Beam, LinearOperator, Real, Visibilities
 
@@ -223,13 +224,20 @@ def convolutions(
 
 
 def preconditioners(
-    graph: Graph, names: Names, convolutions: Sequence[Key], hessians: Sequence[Key], gamma: float, shift: float
-) -> list[Key]:
-    """Make the preconditioner of the primal-dual iteration of every band, see `Preconditioner`."""
+    graph: Graph, names: Names, convolutions: Sequence[Key], hessians: Sequence[Key], gamma: float, shift: float,
+    screens: Sequence[Key] | None = None,
+) -> list[Key]:  # fmt: skip
+    """Make the preconditioner of the primal-dual iteration of every band, see `Preconditioner`.
+
+    Where the Hessians are seen through `screens`, images that multiply by more than one, the steps are that much shorter.
+    """
     return [
-        add(graph, names.key("precondition", v), _preconditioner, ref(convolution), ref(hessian), gamma, shift)
+        add(
+            graph, names.key("precondition", v), _preconditioner,
+            ref(convolution), ref(hessian), gamma, shift, None if screens is None else ref(screens[v]),
+        )
         for v, (convolution, hessian) in enumerate(zip(convolutions, hessians, strict=True))
-    ]
+    ]  # fmt: skip
 
 
 def mfs(graph: Graph, names: Names, images: Mapping[int, Key], total: float, product: int = 0) -> Key:
@@ -307,9 +315,15 @@ def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> Visibili
     return VisibilityHessian(band, gridder, total, eta=eta)
 
 
-def _preconditioner(convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float) -> Preconditioner:
+def _preconditioner(
+    convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float, screen: Real | None
+) -> LinearOperator:
     """Scale the preconditioner so that the iteration converges: every eigenvalue of T (H / (2 gamma) + s) is below one."""
-    plain = Preconditioner(convolution, gamma, shift)
+
+    def make(scale: float) -> LinearOperator:
+        plain = Preconditioner(convolution, gamma, shift, scale)
+        return plain if screen is None else Screened(plain, 1 / np.maximum(screen, 1))
+
     start = start_vector(hessian.domain).astype(np.float32)
-    largest = largest_eigenvalue(plain.dot, lambda x: hessian.dot(x) / (2 * gamma) + shift * x, start)
-    return Preconditioner(convolution, gamma, shift, MARGIN * largest)
+    largest = largest_eigenvalue(make(1.0).dot, lambda x: hessian.dot(x) / (2 * gamma) + shift * x, start)
+    return make(MARGIN * largest)

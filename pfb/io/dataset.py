@@ -66,6 +66,7 @@ SCHEMA: dict[str, Variable] = {
     "model": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "deconvolved sky"),
     "residual": Variable(IMAGE, "real", "Jy/beam * weight", ("clean",), "dirty image of the data less the model, raw"),
     "update": Variable(IMAGE, "real", "Jy/pixel", ("clean",), "last preconditioned residual", prior=True),
+    "primary_beam": Variable(IMAGE, "real", "1", (), "power response of the dishes; only if a run was given one"),
     # Dense numbers of full precision: lz4 saves a tenth of the space and costs three times the time.
     "dual": Variable(
         ("basis", *PLANE, "coefficient"), "real", "1", ("clean",), "dual of the primal-dual iteration", compress=False, prior=True
@@ -107,6 +108,9 @@ class Layout:
     """Coefficients of one basis and band, the length of the dual's last axis."""
     dtype: str = "f8"
     """Precision of images and of the dual."""
+    primary_beam: Mapping[str, Any] | None = None
+    """``model``: which beam; ``cutoff``: where corrected images are blank; ``applied``: to the ``model``, which is the sky before
+    the beam, or to ``images`` only, so that the model is the apparent sky. None without a beam."""
 
     def sizes(self) -> dict[str, int]:
         """Return the length of every dimension."""
@@ -132,7 +136,8 @@ def create(path: str | Path, layout: Layout) -> None:
         raise InputError(f"{path} exists already; remove it or choose another name")
     group = zarr.create_group(path, zarr_format=3, attributes=_attributes(layout))
     sizes = layout.sizes()
-    for name, variable in variables(layout.maker, layout.bases).items():
+    beams = {} if layout.primary_beam is None else {"primary_beam": SCHEMA["primary_beam"]}
+    for name, variable in (variables(layout.maker, layout.bases) | beams).items():
         dtype = np.dtype(layout.dtype if variable.dtype == "real" else variable.dtype)
         shape = tuple(sizes[dim] for dim in variable.dims)
         group.create_array(
@@ -289,7 +294,9 @@ def geometry(ds: xr.Dataset) -> Geometry:
 
 def observation(ds: xr.Dataset) -> Observation:
     """Return who observed what."""
-    return Observation(**ds.attrs["observation"])
+    told = dict(ds.attrs["observation"])
+    angles = tuple((float(angle), float(weight)) for angle, weight in told.pop("parallactic", ()))
+    return Observation(**told, parallactic=angles)
 
 
 def products(ds: xr.Dataset) -> str:
@@ -372,6 +379,7 @@ def _attributes(layout: Layout) -> dict[str, Any]:
         observation=asdict(layout.observation),
         options=dict(layout.options),
         stokes=list(layout.products),
+        **({} if layout.primary_beam is None else {"primary_beam": dict(layout.primary_beam)}),
         bases=list(layout.bases),
         nlevels=layout.nlevels,
         beam_parameters=list(BEAM_PARAMETERS),

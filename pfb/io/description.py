@@ -99,6 +99,10 @@ class SetDescription:
     groups: tuple[RowGroup, ...]
     columns: tuple[Column, ...]
     rows: int
+    position: tuple[float, float, float] = (0.0, 0.0, 0.0)
+    """Mean ITRF of the antennas in metres; zeros if the set does not say."""
+    turning: bool = True
+    """Whether its antennas are on alt-azimuth mounts, so that the sky turns in their beams."""
 
     @property
     def scans(self) -> tuple[int, ...]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import os
 
-import erfa
 import numpy as np
 
 from pfb.errors import InputError
 from pfb.io.casa_tables import cells, subtable
-from pfb.io.earth import itrf_to_gcrs
+from pfb.io.earth import parallactic_angle
 from pfb.io.measurement_set import Piece, Window
 from pfb.io.time_axis import row_columns
 from pfb.types import Real
@@ -63,30 +62,6 @@ def feed_angles(piece: Piece, centre: tuple[float, float], mode: str) -> Real | 
     return found
 
 
-def parallactic_angle(times: Real, positions: Real, ra: float, dec: float) -> Real:
-    """Return the position angle of the zenith, as seen in a direction of the sky.
-
-    Parameters
-    ----------
-    times : (time,) float64
-        MJD seconds UTC.
-    positions : (antenna, 3) float64
-        ITRF, metres. The zenith is that of the ellipsoid.
-    ra, dec : float
-        The direction in radians.
-
-    Returns
-    -------
-    (time, antenna) float64
-        Radians, North through East.
-    """
-    zenith = np.einsum("tij,aj->tai", itrf_to_gcrs(times), _normals(positions))
-    east = np.array([-np.sin(ra), np.cos(ra), 0.0])
-    north = np.array([-np.sin(dec) * np.cos(ra), -np.sin(dec) * np.sin(ra), np.cos(dec)])
-    angle: Real = np.arctan2(zenith @ east, zenith @ north)
-    return angle
-
-
 def receptor_angles(path: str) -> Real:
     """Return the angle of the first receptor of every antenna in radians; raises `InputError` if the set does not say."""
     table = subtable(path, "FEED")
@@ -118,9 +93,3 @@ def _mounts(path: str) -> tuple[Real, Real]:
             "not known here: correct the visibilities first, and leave out --feed-angle"
         )
     return positions, np.array([float(mount in ALTAZ) for mount in mounts])
-
-
-def _normals(positions: Real) -> Real:
-    """Return the (antenna, 3) directions of the zenith."""
-    longitude, latitude, _ = erfa.gc2gd(1, positions)
-    return np.stack([np.cos(latitude) * np.cos(longitude), np.cos(latitude) * np.sin(longitude), np.sin(latitude)], axis=-1)

@@ -46,6 +46,8 @@ def describe(path: str) -> SetDescription:
         observer=observer[0] if observer else "",
         antennas=len(diameters),
         dish_diameter=float(np.median(diameters[diameters > 0])) if (diameters > 0).any() else 0.0,
+        position=_position(path),
+        turning=not any(mount.upper().startswith("EQ") for mount in _strings(path, "ANTENNA", "MOUNT")),
         fields=_fields(path, groups, intents),
         spectral_windows=_spectral_windows(path, descriptions),
         data_descriptions=tuple(d for d in descriptions if d.rows),
@@ -178,6 +180,16 @@ def _columns(table: Any) -> tuple[Column, ...]:
             filled = len(rows) > 0 and table.row_shapes(name, index=(rows,)).null_count < len(rows)
             columns.append(Column(name=name, kind=description["valueType"], has_cells=filled))
     return tuple(columns)
+
+
+def _position(path: str) -> tuple[float, float, float]:
+    table = subtable(path, "ANTENNA")
+    if table is None:
+        return 0.0, 0.0, 0.0
+    with table:
+        known = [cell for cell in cells(table, "POSITION") if cell is not None and np.isfinite(cell).all() and cell.any()]
+    x, y, z = np.mean(known, axis=0).tolist() if known else (0.0, 0.0, 0.0)
+    return x, y, z
 
 
 def _scalars(path: str, name: str, column: str) -> NDArray[Any]:

@@ -14,6 +14,7 @@ from astropy.wcs import WCS
 
 from pfb.errors import InputError, ShapeError
 from pfb.io import dataset as store
+from pfb.io.apparent import apparent_model
 from pfb.io.fits import celestial, sky_wcs
 from pfb.types import Beam, Observation, Real
 from pfb.types import Plane as StoredPlane
@@ -113,7 +114,7 @@ def read_plane(model: ModelImage, band: int, blank: float = 0.0, product: str = 
     """Read the (nx, ny) float64 image of a band; blank pixels, which are not finite, become `blank`."""
     path, at = (model.planes if product == "I" else dict(model.others)[product])[band]
     if _is_dataset(path):
-        image = store.read(path, "model", StoredPlane(*at))
+        image = apparent_model(path, StoredPlane(*at))
     else:
         with fits.open(path, memmap=True) as hdus:
             # One plane only is read.
@@ -144,8 +145,8 @@ def read_observation(model: ModelImage) -> Observation:
     with fits.open(model.name, memmap=True) as hdus:
         header = _image_hdu(model.name, hdus).header
     start = float(header.get("MJD-OBS", 0.0)) * 86400
-    names = {name: str(header.get(card, "")).strip() for name, card in (("telescope", "TELESCOP"), ("object", "OBJECT"))}
-    return Observation(**names, observer=str(header.get("OBSERVER", "")).strip(), start=start)
+    telescope, target, observer = (str(header.get(card, "")).strip() for card in ("TELESCOP", "OBJECT", "OBSERVER"))
+    return Observation(telescope=telescope, object=target, observer=observer, start=start)
 
 
 def place(model: ModelImage) -> Place:

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pfb.errors import InputError
 from pfb.io.description import Column, DataDescription, Field, RowGroup, SetDescription, SpectralWindow
@@ -117,7 +118,14 @@ def describe_store(path: str, written: int) -> SetDescription:
         groups=groups,
         columns=_columns(StoreTable(found.parts, found.numbers)),
         rows=sum(p.rows for p in found.parts),
+        position=_position(found.antennas["POSITION"]),
     )  # fmt: skip
+
+
+def _position(positions: NDArray[Any]) -> tuple[float, float, float]:
+    known = positions[np.isfinite(positions).all(axis=1) & positions.any(axis=1)]
+    x, y, z = known.mean(axis=0).tolist() if len(known) else (0.0, 0.0, 0.0)
+    return x, y, z
 
 
 def _groups(found: Catalogue) -> tuple[RowGroup, ...]:

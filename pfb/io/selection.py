@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from pfb.errors import InputError
 from pfb.io.columns import choose_columns, disagreements
 from pfb.io.description import Field, RowGroup, SetDescription
 from pfb.io.metadata import FRAMES, describe
+from pfb.io.parallactic import observed_angles
 from pfb.io.time_ranges import iso, parse_times
 from pfb.io.uv_range import parse_uv_range
 from pfb.io.window import Ranges, Window, first_time, longest_baseline, make_window, narrow, spectral_window
@@ -118,7 +119,14 @@ def select(paths: Sequence[str], selection: Selection) -> SelectedData:
         ra=centre.ra,
         dec=centre.dec,
         frame=centre.frame,
-        observation=_observation(sets, groups, windows if selection.time else []),
+        observation=replace(
+            _observation(sets, groups, windows if selection.time else []),
+            parallactic=tuple(
+                angle
+                for d, own in zip(sets, groups, strict=True)
+                for angle in observed_angles(d, own, centre, _times(selection))
+            ),
+        ),
         windows=tuple(windows),
         dish_diameter=min(diameters, default=0.0),
         longest_baseline_wavelengths=_longest_baseline_wavelengths(sets, windows, selection, notes),
@@ -135,7 +143,7 @@ def choose_groups(sets: list[SetDescription], selection: Selection, notes: list[
     fields = _choose_fields(sets, selection.field, notes)
     spws = _choose_numbers(sets, selection.spw, "--spw", [{w.id for w in d.spectral_windows} for d in sets])
     scans = _choose_numbers(sets, selection.scan, "--scan", [set(d.scans) for d in sets])
-    times = parse_times(selection.time) if selection.time is not None else ((-np.inf, np.inf),)
+    times = _times(selection)
     groups = [
         [
             g for g in d.groups
@@ -198,6 +206,10 @@ def list_ranges(numbers: Iterable[int]) -> str:
     ordered = np.array(sorted(set(numbers)))
     runs = np.split(ordered, np.flatnonzero(np.diff(ordered) != 1) + 1) if len(ordered) else []
     return ",".join(f"{r[0]}~{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs)
+
+
+def _times(selection: Selection) -> tuple[tuple[float, float], ...]:
+    return ((-np.inf, np.inf),) if selection.time is None else parse_times(selection.time)
 
 
 def _choose_numbers(sets: list[SetDescription], text: str | None, option: str, existing: list[set[int]]) -> list[set[int]]:

@@ -126,6 +126,8 @@ class Simulation:
     seed: int
     calibrators: bool = True
     """Whether calibrators are observed too."""
+    beam_model: str = "none"
+    """``katbeam``: the dishes see the sky through their primary beam, which turns with it."""
     defects: Defects = field(default_factory=Defects)
 
 

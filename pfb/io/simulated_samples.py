@@ -7,10 +7,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pfb.io.earth import parallactic_angle
+from pfb.io.primary_beam import katbeam_receiver, katbeam_response
 from pfb.io.simulated_array import antenna_uvw
 from pfb.io.simulated_layout import Block, Layout, SimulatedWindow
 from pfb.io.simulated_visibilities import predict
-from pfb.types import Complex
+from pfb.io.sky import direction_cosines
+from pfb.types import Complex, Real
 
 Columns = dict[str, NDArray[Any]]
 
@@ -31,7 +34,7 @@ def make_block(layout: Layout, block: Block, gains: Complex, rng: np.random.Gene
     antennas = antenna_uvw(layout.itrf, block.times, field.ra, field.dec)
     uvw = (antennas[:, layout.antenna1] - antennas[:, layout.antenna2]).reshape(-1, 3)
     defects = layout.simulation.defects
-    model = predict(uvw, window.freq, field.sky, (field.ra, field.dec), defects.feeds, defects.receptor_angle)
+    model = _model(layout, block, uvw)
     corrected = model + _noise(layout, model.shape, rng)
     data = (corrected * _corruption(layout, block, gains)).astype(np.complex64)
     columns: Columns = _small_columns(layout, block, window)
@@ -44,6 +47,25 @@ def make_block(layout: Layout, block: Block, gains: Complex, rng: np.random.Gene
         _disturb(columns, defects.unflagged_rfi, rng)
     _misplace(layout, columns)
     return {name: values for name, values in columns.items() if name not in defects.empty_columns}
+
+
+def _model(layout: Layout, block: Block, uvw: Real) -> Complex:
+    """Predict the sky of a block; its beam, if there is one, is that of the middle of every integration."""
+    field, window, defects = layout.fields[block.field], layout.windows[block.window], layout.simulation.defects
+    centre = field.ra, field.dec
+    if layout.simulation.beam_model == "none":
+        return predict(uvw, window.freq, field.sky, centre, defects.feeds, defects.receptor_angle)
+    receiver = katbeam_receiver(f"katbeam:{layout.simulation.band}", float(window.freq.min()), float(window.freq.max()))
+    places = np.array([direction_cosines(c.ra, c.dec, *centre) for c in field.sky])
+    sine = np.hypot(*places.T[:2])
+    l, m, _ = places.T * np.divide(np.arcsin(sine), sine, out=np.ones_like(sine), where=sine > 0)
+    parts = []
+    angles = parallactic_angle(block.times, layout.itrf.mean(axis=0)[None], *centre)[:, 0]
+    for angle, rows in zip(angles, np.split(uvw, len(block.times)), strict=True):
+        right, up = -l * np.cos(angle) + m * np.sin(angle), l * np.sin(angle) + m * np.cos(angle)
+        power = np.stack([katbeam_response(receiver, right, up, nu) for nu in window.freq], axis=1)
+        parts.append(predict(rows, window.freq, field.sky, centre, defects.feeds, defects.receptor_angle, power))
+    return np.concatenate(parts)
 
 
 def _small_columns(layout: Layout, block: Block, window: SimulatedWindow) -> Columns:

@@ -16,8 +16,9 @@ _ROWS = 4096
 
 
 def predict(
-    uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float], correlations: Sequence[int], angle: float = 0.0
-) -> Complex:
+    uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float], correlations: Sequence[int], angle: float = 0.0,
+    response: Real | None = None,
+) -> Complex:  # fmt: skip
     r"""Sum over components, each a point or a Gaussian.
 
     .. math::
@@ -43,6 +44,8 @@ def predict(
         casacore's numbers of the (corr,) correlations.
     angle
         Position angle in radians, North through East, of the feeds.
+    response
+        (component, chan) power that the dishes have there; one by default.
 
     Returns
     -------
@@ -52,7 +55,8 @@ def predict(
     vis = np.empty((len(uvw), len(freq), len(correlations)), np.complex64)
     for first in range(0, len(uvw), _ROWS):
         part = slice(first, first + _ROWS)
-        stokes = _turned(_stokes(uvw[part], freq, sky, centre), angle)
+        power = np.ones((len(sky), len(freq))) if response is None else response
+        stokes = _turned(_stokes(uvw[part], freq, sky, centre, power), angle)
         for i, number in enumerate(correlations):
             terms = [factor * stokes[s] for s, factor in zip("IQUV", CORRELATIONS[number], strict=True) if factor and s in stokes]
             vis[part, :, i] = sum(terms[1:], terms[0]).T if terms else 0
@@ -69,17 +73,19 @@ def _turned(stokes: dict[str, Complex], angle: float) -> dict[str, Complex]:
     return stokes | {"Q": cosine * q + sine * u, "U": cosine * u - sine * q}
 
 
-def _stokes(uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float]) -> dict[str, Complex]:
+def _stokes(
+    uvw: Real, freq: Real, sky: Sequence[Component], centre: tuple[float, float], response: Real
+) -> dict[str, Complex]:
     """Return (chan, row) visibilities of those of I, Q, U, V that any component has."""
     used = [s for s in "IQUV" if any(getattr(c, s) or (c.rm and s in "QU" and (c.Q or c.U)) for c in sky)]
     total: dict[str, Complex] = {s: np.zeros((len(freq), len(uvw)), np.complex128) for s in used}
-    for c in sky:
+    for c, power in zip(sky, response, strict=True):
         l, m, n = direction_cosines(c.ra, c.dec, *centre)
         phase = 2 * np.pi / _SPEED_OF_LIGHT * (uvw @ np.array([l, m, n - 1.0]))
         fringe = np.exp(1j * phase * freq[0])
         # From one channel to the next the phase advances by the same angle: one product instead of one exponential.
         step = np.exp(1j * phase * (freq[1] - freq[0])) if len(freq) > 1 else None
-        flux, width = dict(zip("IQUV", c.stokes(freq), strict=True)), _width(uvw, c)
+        flux, width = {s: own * power for s, own in zip("IQUV", c.stokes(freq), strict=True)}, _width(uvw, c)
         for k, nu in enumerate(freq):
             seen = fringe * np.exp(-width * nu**2) if c.fwhm else fringe
             for s in used:

@@ -27,6 +27,7 @@ from pfb.pipeline.checkpoint import REWEIGHTING, Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
 from pfb.pipeline.masking import Masks, masked
 from pfb.pipeline.planning import Plan, precision_of
+from pfb.pipeline.primary_beam import Beams
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import Robust
 from pfb.pipeline.statistics import measure
@@ -68,7 +69,10 @@ class Algorithm(ABC):
     def __init__(self, run: Run, imaged: Imaged, config: Clean, engine: Engine, report: Reporter, safety: Safety) -> None:
         self.run, self.imaged, self.config, self.engine, self.report = run, imaged, config, engine, report
         self.safety = safety
-        self.masks = Masks(config, run.plan.geometry, run.names, engine, report)
+        self.beams = Beams(config, run.plan.beam, run.names, engine)
+        # With the weights that the run began with: what is in a checkpoint was made so.
+        self.beams.prepare([imaged.freq[plane.band] for plane in imaged.planes], imaged.weights)
+        self.masks = Masks(config, run.plan.geometry, run.names, engine, report, self.beams)
         self.letters = "".join(run.plan.products[plane.stokes] for plane in imaged.planes)
         self.constraint = Constraint(config.positivity if "I" in self.letters else "none", masked(config))
         self.blocks = self._blocks()
@@ -172,7 +176,8 @@ class Algorithm(ABC):
         """Grid the exact residual of the model."""
         names = self.run.names.within("residual", *map(str, self.state.models))
         graph: Graph = {}
-        residuals, spreads = imaging.residual(graph, names, self.imaged.visibilities, self.state.models, self.run.gridder)
+        models = self.beams.seen(graph, names, "model", self.state.models)
+        residuals, spreads = imaging.residual(graph, names, self.imaged.visibilities, models, self.run.gridder)
         run_stage(self.engine, self.report, "residual", graph, residuals + spreads)
         found: list[Spread] = self.engine.fetch(spreads)
         self.engine.drop(spreads)
@@ -188,7 +193,9 @@ class Algorithm(ABC):
     def reweigh(self, progress: Progress) -> Statistics:
         """Weigh outliers down by the residual of the present model, and make anew what depends on the weights."""
         count = progress.reweightings + 1
-        self.imaged = self.robust.renew(self.imaged, self.state.models, count)
+        before = self.robust.models
+        self.imaged = self.robust.renew(self.imaged, self.beams.resident(self.state.models, count), count)
+        self._release(before)
         self._reweighed(self.run.names.within("reweighed", count))
         return self.measure()
 

@@ -10,7 +10,7 @@ from typing import Any
 from pfb.config import Clean
 from pfb.errors import InputError, Stopped
 from pfb.graph import deconvolution as builders
-from pfb.graph.tasks import Graph
+from pfb.graph.tasks import Graph, add
 from pfb.io import dataset
 from pfb.io.model_image import open_model
 from pfb.pipeline.algorithm import Algorithm
@@ -20,6 +20,7 @@ from pfb.pipeline.checkpoint import Safety
 from pfb.pipeline.imaging import Imaged, Opened, opened, run_stage, write
 from pfb.pipeline.masking import require_mask
 from pfb.pipeline.planning import Plan
+from pfb.pipeline.primary_beam import facts
 from pfb.pipeline.products import Images
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import cycles
@@ -89,7 +90,12 @@ def prepare(config: Clean, report: Reporter, plan: Plan) -> Mapping[str, Any]:
     restoring_beam(config)
     if config.model:
         open_model(config.model)  # refuses here what it would after the imaging
-    return ALGORITHMS[config.algorithm].layout(config, plan)
+    if config.algorithm != "sara" and config.has_beam and config.beam_use == "model":
+        raise InputError(
+            f"--algorithm {config.algorithm} finds the sky as the dishes see it: correct its images with --beam-use images, "
+            "or let --algorithm sara find the sky before the beam"
+        )
+    return {**ALGORITHMS[config.algorithm].layout(config, plan), "primary_beam": facts(config)}
 
 
 def self_check(imaged: Imaged, power: Sequence[Real], state: Opened, report: Reporter, images: Images) -> dict[str, str]:
@@ -146,8 +152,10 @@ def store(state: Opened, algorithm: Algorithm, report: Reporter) -> None:
     run_, imaged, engine = state.run, algorithm.imaged, state.engine
     names = run_.names
     graph: Graph = {}
-    models = algorithm.state.models
+    models = algorithm.beams.intrinsic(graph, names, algorithm.state.models)
     kept = {"model": models, "residual": algorithm.state.residuals, **algorithm.products(graph)}
+    if algorithm.beams.own:
+        kept["primary_beam"] = algorithm.beams.own
     keys = [
         write(graph, names, run_.store, variable, plane, v, of_planes[v])
         for v, plane in enumerate(imaged.planes)
@@ -159,5 +167,8 @@ def store(state: Opened, algorithm: Algorithm, report: Reporter) -> None:
             freq = [imaged.freq[imaged.planes[place].band] for place in own]
             model = builders.interpolate(graph, names, list(own.values()), freq, imaged.freq[plane.band], v)
             keys.append(write(graph, names.within("empty"), run_.store, "model", plane, v, model))
+            if run_.plan.beam:
+                beam = add(graph, names.within("empty").key("beam", v), run_.plan.beam.image, imaged.freq[plane.band])
+                keys.append(write(graph, names.within("empty"), run_.store, "primary_beam", plane, v, beam))
     run_stage(engine, report, "write", graph, keys)
     engine.drop(keys)

@@ -31,7 +31,8 @@ from pfb.pipeline.blanks import only_zeros, warn_of_blanks, warn_of_zeros
 from pfb.pipeline.budget import raw_samples_of, require_disk, samples_of
 from pfb.pipeline.forecast import announce
 from pfb.pipeline.planning import Plan, make, nyquist_cell, parse_products
-from pfb.pipeline.products import KINDS, Images, product_paths, write_products
+from pfb.pipeline.primary_beam import facts
+from pfb.pipeline.products import Images, kinds_of, product_paths, write_products
 from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
@@ -158,12 +159,11 @@ def opened(
         with open_engine(config, len(planned.planes), parking, report) as engine, profiled(config, engine, report):
             nthreads = engine.nthread
             report.message(announce(planned, config, engine))
-            shape = planned.psf_shape
             dataset.create(
                 store,
                 Layout(
                     maker=maker, geometry=planned.geometry, observation=data.observation, bands=planned.bands,
-                    psf_shape=shape, products=planned.products, options=asdict(config), **extra,
+                    psf_shape=planned.psf_shape, products=planned.products, options=asdict(config), **extra,
                 ),
             )  # fmt: skip
             made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine))
@@ -218,7 +218,7 @@ def require_output(config: Image, maker: str) -> Path:
     final = Path(f"{config.output}.zarr")
     if final.name == ".zarr":
         raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
-    paths = product_paths(config.output, KINDS[maker], parse_products(config.stokes))
+    paths = product_paths(config.output, kinds_of(maker, facts(config) is not None), parse_products(config.stokes))
     require_writable([final, *(path for group in paths.values() for path in group), *folders(config)], config.overwrite)
     return final
 

@@ -17,6 +17,7 @@ from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key, add, ref
 from pfb.io.masks import Mask, read_mask
 from pfb.kernels.beam import fit_beam
+from pfb.pipeline.primary_beam import Beams
 from pfb.pipeline.reporting import Reporter
 from pfb.types import Beam, Geometry, Real
 
@@ -72,9 +73,9 @@ def cycles(config: Masking) -> tuple[int, ...]:
     return found
 
 
-def masked(config: Masking) -> bool:
+def masked(config: Clean) -> bool:
     """Whether a run has a mask, from its beginning or later."""
-    return config.mask is not None or config.auto_mask is not None
+    return config.mask is not None or config.auto_mask is not None or (config.has_beam and config.beam_use == "model")
 
 
 class Masks:
@@ -92,6 +93,8 @@ class Masks:
         Where the mask lives.
     report : Reporter
         Is told of every mask that is made.
+    beams : Beams
+        Primary beams, whose cut-off bounds the model.
 
     Attributes
     ----------
@@ -99,15 +102,18 @@ class Masks:
         The (nx, ny) bool array; None if the model may be everywhere.
     """
 
-    def __init__(self, config: Clean, geometry: Geometry, names: Names, engine: Engine, report: Reporter) -> None:
+    def __init__(
+        self, config: Clean, geometry: Geometry, names: Names, engine: Engine, report: Reporter, beams: Beams
+    ) -> None:
         self.config, self.geometry, self.names, self.engine, self.report = config, geometry, names, engine, report
+        self.beams = beams
         self.key: Key | None = None
         self._fixed: Key | None = None
         self._levels, self._cycles = levels(config), cycles(config)
         self._search: Search | None = None
 
     def prepare(self, psfs: Mapping[int, Key], total: float) -> None:
-        """Read the user's mask, and find the beam that emission is looked for with.
+        """Read the user's mask, cut it off where the primary beam is low, and find the beam that emission is looked for with.
 
         Parameters
         ----------
@@ -125,6 +131,9 @@ class Masks:
             return
         graph: Graph = {}
         self._fixed = add(graph, self.names.key("mask", 0), call, self._start())
+        if self.beams.mean is not None:
+            inside = partial(_inside, cutoff=self.config.beam_cutoff)
+            self._fixed = add(graph, self.names.key("mask", 1, 0), call, inside, ref(self._fixed), ref(self.beams.mean))
         keys = [self._fixed]
         if self._levels:
             names = self.names.within("mask")
@@ -175,7 +184,8 @@ class Masks:
             return None
         graph: Graph = {}
         names = self.names.within("mask", cycle)
-        mask, key = builders.significant(graph, names, residuals, models, shares, total, self._search, self._fixed)
+        apparent = self.beams.seen_of(graph, names, "model", models)
+        mask, key = builders.significant(graph, names, residuals, apparent, shares, total, self._search, self._fixed)
         self.engine.run(graph, [mask, key])
         found: Found = self.engine.fetch([key])[0]
         self.engine.drop([key, *self.saved])
@@ -194,6 +204,10 @@ class Masks:
             f"the mask of cycle {cycle} has {found.islands} island{'s' * (found.islands > 1)}, "
             f"{100 * found.fraction:.3g}% of the image; the local noise is {found.lowest:.3g} to {found.highest:.3g} Jy/beam"
         )
+
+
+def _inside(mask: Mask, beam: Real, cutoff: float) -> Mask:
+    return mask & (beam >= cutoff)
 
 
 def _beam(psf: Real, cell: float) -> Beam | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pfb.config import Clean, Image
+from pfb.config import Clean, Image, PrimaryBeam
 from pfb.errors import InputError
 from pfb.io.feed_angles import require_feed_angles
 from pfb.io.measurement_set import SelectedData, Window, pieces
@@ -19,6 +19,7 @@ from pfb.kernels.weighting import LIGHTSPEED
 from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.averaging import averaged, averaging_of, fraction_left, smearing
 from pfb.pipeline.loading import Loader
+from pfb.pipeline.primary_beam import BeamModel, choose
 from pfb.types import Band, Geometry, Plane, Real
 
 DEFAULT_NBAND = 4
@@ -48,6 +49,8 @@ class Plan:
     """``[band][part]``: samples that averaging leaves of one; empty if there is none."""
     products: str = "I"
     """The Stokes products, in the order that was asked for."""
+    beam: BeamModel | None = None
+    """The primary beam, if there shall be one."""
 
     @property
     def planes(self) -> tuple[Plane, ...]:
@@ -92,6 +95,7 @@ def make(data: SelectedData, config: Image) -> Plan:
     return Plan(
         geometry, size, tuple(bands), tuple(windows), tuple(chosen), tuple(loaders), (*warnings, *lacking),
         data.longest_baseline_wavelengths, left, products,
+        choose(config, geometry, data.observation, bands) if isinstance(config, PrimaryBeam) else None,
     )  # fmt: skip
 
 

@@ -19,16 +19,24 @@ import numpy as np
 
 from pfb.errors import InputError
 from pfb.io import dataset as store
+from pfb.io.apparent import apparent_model
 from pfb.io.fits import HeaderInfo, write_cube, write_mfs
 from pfb.io.picture import Panel, quicklook
 from pfb.io.staging import require_writable, staged
 from pfb.kernels.beam import common_beam, describe, encloses, fit_lobe, restore
+from pfb.pipeline.corrected import KINDS as CORRECTED
+from pfb.pipeline.corrected import Correction, Primary, stored
 from pfb.pipeline.reporting import Reporter, Silent
 from pfb.types import Band, Beam, Plane, Real
 
 KINDS = {"image": ("dirty", "psf", "quicklook"), "clean": ("dirty", "psf", "model", "residual", "image", "quicklook")}
 
 Choice = Beam | Literal["native", "common"]
+
+
+def kinds_of(maker: str, primary: bool) -> tuple[str, ...]:
+    """Return the products of a command, with a primary beam or without."""
+    return KINDS[maker] + (CORRECTED if primary and maker == "clean" else ())
 
 
 def product_paths(prefix: str | Path, kinds: Sequence[str], products: str = "I") -> dict[str, list[Path]]:
@@ -60,6 +68,7 @@ def write_products(
     overwrite: bool = False,
     report: Reporter | None = None,
     nthreads: int = 1,
+    primary: Correction | None = None,
     inspect: Callable[[Images], None] | None = None,
 ) -> list[Path]:
     """Write images and the picture of a finished run; all appear when all are complete.
@@ -82,6 +91,8 @@ def write_products(
         Is told the progress.
     nthreads : int
         Threads of the Fourier transforms; 0 uses all.
+    primary : callable, optional
+        Gives the beams to correct the images of a Stokes product for; by default those of the store, if it has some.
     inspect : callable, optional
         Is given the images of the leading Stokes product once they are written, while they are at hand.
 
@@ -98,16 +109,15 @@ def write_products(
     report = report or Silent()
     ds = store.open_dataset(dataset)
     maker, products = ds.attrs["maker"], store.products(ds)
-    kinds = kinds or KINDS[maker]
-    unknown = [kind for kind in kinds if kind not in KINDS[maker]]
+    images = images_of(dataset, beam, report, nthreads, primary)
+    known = kinds_of(maker, images[0].primary is not None)
+    kinds = kinds or known
+    unknown = [kind for kind in kinds if kind not in known]
     if unknown:
-        raise InputError(
-            f"{dataset} was made by pfb {maker} and gives no {', '.join(unknown)}; choose from {', '.join(KINDS[maker])}"
-        )
+        raise InputError(f"{dataset} was made by pfb {maker} and gives no {', '.join(unknown)}; choose from {', '.join(known)}")
     paths = product_paths(prefix, kinds, products)
     files = [path for group in paths.values() for path in group]
     require_writable(files, overwrite)
-    images = images_of(dataset, beam, report, nthreads)
     with ExitStack() as stack, report.stage("products", len(files)) as done:
         for kind, group in paths.items():
             _write(images, kind, [stack.enter_context(staged(path, overwrite)) for path in group])
@@ -117,7 +127,9 @@ def write_products(
     return files
 
 
-def images_of(dataset: str | Path, beam: Choice, report: Reporter, nthreads: int) -> list[Images]:
+def images_of(
+    dataset: str | Path, beam: Choice, report: Reporter, nthreads: int, primary: Correction | None = None
+) -> list[Images]:
     """Return the images of each Stokes product of a finished run; parameters as of `Images`.
 
     The common beam, if it is asked for, encloses the beams of all of them.
@@ -128,7 +140,7 @@ def images_of(dataset: str | Path, beam: Choice, report: Reporter, nthreads: int
         If the store is unusable or has no data.
     """
     products = store.products(store.open_dataset(dataset))
-    images = [Images(dataset, beam, report, nthreads, s) for s in range(len(products))]
+    images = [Images(dataset, beam, report, nthreads, s, primary) for s in range(len(products))]
     if not any(own.good for own in images):
         raise InputError(f"{dataset} has no band with data; relax the selection or the flags and make it again")
     if beam == "common":
@@ -155,15 +167,18 @@ def _write(images: Sequence[Images], kind: str, paths: Sequence[Path]) -> None:
 def _write_product(images: Images, kind: str, mfs: Path, cube: Path) -> None:
     if kind == "model":
         beams, beam = [], None
-    elif kind == "image":
+    elif kind in ("image", "image-pbcor"):
         *beams, beam = images.targets
+    elif kind == "pb":
+        beams, beam = [], None
     else:
         beams, beam = images.natives, images.native
     options = [f"{name} = {value}" for name, value in images.ds.attrs.get("options", {}).items() if value is not None]
     info = HeaderInfo(
         geometry=images.psf_geometry if kind == "psf" else images.geometry,
         observation=store.observation(images.ds),
-        unit="Jy/pixel" if kind == "model" else "Jy/beam",
+        unit={"model": "Jy/pixel", "pb": ""}.get(kind, "Jy/beam"),
+        kind="Primary beam" if kind == "pb" else "Intensity",
         stokes="IQUV".index(images.product) + 1,
         history=(f"pfb {images.ds.attrs['maker']}", *options),
     )
@@ -211,6 +226,8 @@ class Images:
         Threads of the Fourier transforms; 0 uses all.
     stokes : int
         Place of the Stokes product among those of the run.
+    primary : callable, optional
+        Gives its primary beams; by default those of the store, if it has some.
 
     Attributes
     ----------
@@ -225,7 +242,10 @@ class Images:
         If the store is unusable.
     """
 
-    def __init__(self, dataset: str | Path, beam: Choice, report: Reporter, nthreads: int, stokes: int = 0) -> None:
+    def __init__(
+        self, dataset: str | Path, beam: Choice, report: Reporter, nthreads: int, stokes: int = 0,
+        primary: Correction | None = None,
+    ) -> None:  # fmt: skip
         self.path, self.beam, self.report, self.nthreads, self.stokes = dataset, beam, report, nthreads, stokes
         whole = store.open_dataset(dataset)
         self.ds, self.product = whole.isel(stokes=stokes), store.products(whole)[stokes]
@@ -233,6 +253,7 @@ class Images:
         self.psf_geometry = replace(self.geometry, nx=self.ds.sizes["x_psf"], ny=self.ds.sizes["y_psf"])
         self.wsum: Real = self.ds["wsum"].values
         self.good = [band for band, weight in enumerate(self.wsum) if weight > 0]
+        self.primary = (primary or stored)(dataset, self.ds, stokes)
         self._means: dict[str, Real] = {}
 
     @cached_property
@@ -276,7 +297,8 @@ class Images:
         if not self.good:
             return self._blank(kind)
         if kind not in self._means:
-            self._means[kind] = self._restored_mean() if kind == "image" else self._mean(kind)
+            special = {"image": self._restored_mean, "image-pbcor": self._corrected_mean, "pb": self._effective}
+            self._means[kind] = special[kind]() if kind in special else self._mean(kind)
         return self._means[kind]
 
     def planes(self, kind: str) -> Iterator[Real]:
@@ -284,27 +306,50 @@ class Images:
         for band in range(len(self.bands)):
             if kind == "model" and self.good:
                 yield self._read(kind, band)
-            elif band not in self.good or (kind == "image" and self.natives[band] is None):
+            elif band not in self.good or (kind in ("image", "image-pbcor") and self.natives[band] is None):
                 yield self._blank(kind)
+            elif kind == "pb":
+                yield self._known.of(band)
             elif kind == "image":
-                residual = self._read("residual", band) / self.wsum[band]
-                yield self._restore(self._read("model", band), residual, self.natives[band], self.targets[band])
+                yield self._restored(band)
+            elif kind == "image-pbcor":
+                yield self._known.correct(self._restored(band), band)
             else:
                 yield self._read(kind, band) / self.wsum[band]
 
     def _blank(self, kind: str) -> Real:
         return np.full((self.psf_geometry if kind == "psf" else self.geometry).shape, np.nan)
 
+    @property
+    def _known(self) -> Primary:
+        assert self.primary is not None
+        return self.primary
+
+    def _effective(self) -> Real:
+        return self._known.effective
+
+    def _restored(self, band: int) -> Real:
+        residual = self._read("residual", band) / self.wsum[band]
+        return self._restore(self._read("apparent", band), residual, self.natives[band], self.targets[band])
+
     def _mean(self, kind: str) -> Real:
+        if kind == "apparent" and self.primary is None:
+            return self.mfs("model")
         total: Real = np.zeros(())
         for band in self.good:
-            total = total + self._read(kind, band) * (self.wsum[band] if kind == "model" else 1.0)
+            total = total + self._read(kind, band) * (self.wsum[band] if kind in ("model", "apparent") else 1.0)
         return total / self.wsum[self.good].sum()
 
     def _restored_mean(self) -> Real:
         if self.native is None:
             raise InputError(f"the PSF of all bands together in {self.path} has no central lobe; make it again")
-        return self._restore(self.mfs("model"), self.mfs("residual"), self.native, self.targets[-1])
+        return self._restore(self.mfs("apparent"), self.mfs("residual"), self.native, self.targets[-1])
+
+    def _corrected_mean(self) -> Real:
+        """Weigh every band by what its beam lets it say: the least-squares flux, whose noise is that of the MFS image over P."""
+        model = self._known.mean(lambda band: self.wsum[band] * self._read("apparent", band))
+        residual = self._known.mean(lambda band: self._read("residual", band))
+        return self._known.correct(self._restore(model, residual, self.native, self.targets[-1]))
 
     def _restore(self, model: Real, residual: Real, native: Beam | None, target: Beam | None) -> Real:
         assert native is not None
@@ -312,7 +357,8 @@ class Images:
         return restore(model, residual, self.geometry.cell, native, target, self.nthreads)
 
     def _read(self, name: str, band: int) -> Real:
-        plane = store.read(self.path, name, Plane(self.stokes, band))
+        where = Plane(self.stokes, band)
+        plane = apparent_model(self.path, where) if name == "apparent" else store.read(self.path, name, where)
         if not np.isfinite(plane).all():
             raise InputError(f"the {name} of band {band} in {self.path} is not finite everywhere; make it again")
         return plane

@@ -7,12 +7,14 @@ from pathlib import Path
 from pfb.config import Restore
 from pfb.io.dataset import open_dataset
 from pfb.pipeline.beams import choose
+from pfb.pipeline.corrected import KINDS as CORRECTED
+from pfb.pipeline.corrected import asked_for
 from pfb.pipeline.products import write_products
 from pfb.pipeline.reporting import Reporter
 
 
 def run(dataset: str, config: Restore, report: Reporter) -> None:
-    """Write ``PREFIX-image-mfs.fits`` and ``PREFIX-image-cube.fits``.
+    """Write ``PREFIX-image-mfs.fits`` and ``PREFIX-image-cube.fits``; with a primary beam ``-image-pbcor`` and ``-pb`` too.
 
     Parameters
     ----------
@@ -26,11 +28,15 @@ def run(dataset: str, config: Restore, report: Reporter) -> None:
     Raises
     ------
     InputError
-        If the store has no model, the beam cannot be read or is too narrow, or an image exists.
+        If the store has no model, the beam cannot be read or is too narrow, an image exists, or there is no such primary beam.
     """
     beam = choose("--beam", config.beam, config.common_beam)
-    open_dataset(dataset, needs="clean")
+    ds = open_dataset(dataset, needs="clean")
     path = Path(dataset)
     prefix = config.output or str(path.with_suffix("") if path.suffix == ".zarr" else path)
-    files = write_products(dataset, prefix, kinds=["image"], beam=beam, overwrite=config.overwrite, report=report, nthreads=0)
+    primary = asked_for(dataset, config)
+    kinds = ["image", *CORRECTED] if primary or "primary_beam" in ds.attrs else ["image"]
+    files = write_products(
+        dataset, prefix, kinds=kinds, beam=beam, overwrite=config.overwrite, report=report, nthreads=0, primary=primary
+    )
     report.summary("Restored images", {file.name: str(file.parent) for file in files})

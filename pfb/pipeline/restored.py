@@ -11,6 +11,7 @@ import numpy as np
 
 from pfb.errors import InputError
 from pfb.io import dataset as store
+from pfb.io.apparent import apparent_model
 from pfb.io.model_image import BRIGHTNESS, open_model, place, read_beams, read_observation, read_plane
 from pfb.kernels.beam import common_beam, restore
 from pfb.kernels.noise import robust_rms
@@ -73,12 +74,14 @@ class RunImages:
         """Return the mean over the bands, weighted with their weights."""
         if not self.model:
             return self.images.mfs("image")
-        model = self.images.mfs("model")
+        model = self.images.mfs("apparent")
         return restore(model, np.zeros_like(model), self.geometry.cell, self.beam, self.beam, 0)
 
     def plane(self, index: int) -> Real:
-        """Return the image of a band."""
-        return self._restore(index, model=True, residual=not self.model)
+        """Return the image of a band, corrected for its primary beam if it has one: then NaN where that is low."""
+        seen = self._restore(index, model=True, residual=not self.model)
+        primary = self.images.primary
+        return seen if primary is None else primary.correct(seen, self._used[index])
 
     def noise(self, index: int) -> float:
         """Return the noise of the residual of a band, seen with the common beam."""
@@ -90,7 +93,7 @@ class RunImages:
         assert native is not None
         weight, plane = self.images.wsum[number], Plane(self.images.stokes, number)
         left = store.read(self.images.path, "residual", plane) / weight if residual else np.zeros(self.geometry.shape)
-        sky = store.read(self.images.path, "model", plane) if model else np.zeros(self.geometry.shape)
+        sky = apparent_model(self.images.path, plane) if model else np.zeros(self.geometry.shape)
         return restore(sky, left, self.geometry.cell, native, self.beam, 0)
 
 

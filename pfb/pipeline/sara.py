@@ -76,7 +76,8 @@ class Sara(Algorithm):
         """Make the Hessians and convolutions of the weights that there are."""
         config, imaged, gridder = self.config, self.imaged, self.run.gridder
         graph: Graph = {}
-        self.hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.totals, config.eta)
+        hessians = imaging.hessians(graph, names, imaged.visibilities, gridder, imaged.totals, config.eta)
+        self.hessians = self.beams.screened(graph, hessians, config.eta)
         self.convolutions = imaging.convolutions(
             graph, names, imaged.psf, gridder.shape, imaged.totals, config.eta, gridder.nthreads, self.dictionary.dtype
         )
@@ -86,7 +87,7 @@ class Sara(Algorithm):
         """Make the preconditioners of the Hessians that there are."""
         graph: Graph = {}
         self.preconditioners = imaging.preconditioners(
-            graph, names, self.convolutions, self.hessians, self.config.gamma, self._shift
+            graph, names, self.convolutions, self.hessians, self.config.gamma, self._shift, self.beams.screens
         )
         run_stage(self.engine, self.report, "precondition", graph, self.preconditioners)
         self._gather()
@@ -135,7 +136,7 @@ class Sara(Algorithm):
             found, own = builders.pursue(graph, names, imaged.of(s, imaged.dirty), imaged.of(s, imaged.psf), self.masks.key, how)
             pixels.append(found)
             models |= own
-        first = [models[v] for v in range(len(models))]
+        first = self.beams.unseen(graph, [models[v] for v in range(len(models))])
         run_stage(engine, self.report, "pursue", graph, pixels + first)
         places = engine.fetch(pixels)
         engine.drop(pixels)
@@ -183,7 +184,8 @@ class Sara(Algorithm):
         if self._midway is None:
             self._renew_mask(cycle)
         graph: Graph = {}
-        slopes = builders.slopes(graph, names, self.state.residuals, self.imaged.totals, self.dictionary.dtype)
+        residuals = self.beams.seen(graph, names, "slope", self.state.residuals)
+        slopes = builders.slopes(graph, names, residuals, self.imaged.totals, self.dictionary.dtype)
         keep = list(slopes)
         reweighted = 0 <= config.l1_reweight_from <= cycle
         if reweighted or self._weights is None:
@@ -243,7 +245,8 @@ class Sara(Algorithm):
 
     def products(self, graph: Graph) -> Mapping[str, Sequence[Key]]:
         """Add the update that the last residual asks for, and the dual."""
-        return {"update": self.update(), "dual": [self.dual_of(graph, v) for v in range(len(self.imaged.planes))]}
+        update = self.beams.intrinsic(graph, self.run.names.within("update"), self.update())
+        return {"update": update, "dual": [self.dual_of(graph, v) for v in range(len(self.imaged.planes))]}
 
     def update(self) -> list[Key]:
         """Solve for the update that the last residual asks for without a prior, by conjugate gradients; returns its keys.
@@ -252,8 +255,10 @@ class Sara(Algorithm):
         """
         self.engine.drop(self.hessians + self.preconditioners + (self._weights or []))
         graph: Graph = {}
+        convolutions = self.beams.screened(graph, self.convolutions, self.config.eta)
+        residuals = self.beams.seen(graph, self.run.names, "slope", self.state.residuals)
         update = builders.updates(
-            graph, self.run.names, self.convolutions, self.state.residuals, None,
+            graph, self.run.names, convolutions, residuals, None,
             self.imaged.totals, self.config.cg_tol, self.config.cg_maxit, self.dictionary.dtype,
         )  # fmt: skip
         run_stage(self.engine, self.report, "update", graph, update)

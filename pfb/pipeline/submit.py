@@ -17,7 +17,7 @@ from pfb.config import Clean, ClusterSubmit
 from pfb.errors import InputError, PfbError
 from pfb.io.staging import require_writable, staged
 from pfb.pipeline.job_script import SYSTEMS, Job, render
-from pfb.pipeline.products import KINDS, product_paths
+from pfb.pipeline.products import kinds_of, product_paths
 from pfb.pipeline.reporting import Reporter
 
 
@@ -87,7 +87,7 @@ def _job(request: Request, config: ClusterSubmit) -> Job:
     if missing := [path for path in request.sets if not Path(path).is_dir()]:
         raise InputError(f"there is no measurement set {', '.join(missing)}: correct its path, or submit the job where it is")
     prefix = Path(clean.output).absolute()
-    products = [path for group in product_paths(prefix, KINDS["clean"]).values() for path in group]
+    products = [path for group in product_paths(prefix, kinds_of("clean", clean.has_beam)).values() for path in group]
     require_writable([Path(f"{prefix}.zarr"), *products], clean.overwrite)
     for option, values in dict(queue=[config.queue], account=[config.account], extra=config.extra, output=[str(prefix)]).items():
         if any(value and ("\n" in value or (option == "output" and '"' in value)) for value in values):

@@ -144,7 +144,7 @@ def _of_restored(images: Images, taken: float) -> list[Finding]:
     native, beam, cell = images.native, images.targets[-1], images.geometry.cell
     assert native is not None
     assert beam is not None
-    restored, model, residual = (images.mfs(kind) for kind in ("image", "model", "residual"))
+    restored, model, residual = (images.mfs(kind) for kind in ("image", "apparent", "residual"))
     if beam != native:
         residual = restore(np.zeros_like(residual), residual, cell, native, beam, images.nthreads)
     level = taken * robust_rms(residual)

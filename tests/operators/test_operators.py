@@ -10,6 +10,7 @@ from pfb.kernels.wavelets import NAMES
 from pfb.operators.hessian import PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder, Measurement
 from pfb.operators.preconditioner import Preconditioner
+from pfb.operators.primary_beam import Screened
 from pfb.operators.wavelets import Dictionary
 from pfb.testing import check_adjoint, check_linear, refuse
 from pfb.types import Visibilities
@@ -67,12 +68,17 @@ def measurement_without_w(shape, dtype, rng):
     return Measurement(uvw, np.array([1.0e9]), Gridder(shape, 2e-3, 1e-4, wgridding=False), dtype)
 
 
+def screened(shape, dtype, rng):
+    return Screened(psf_hessian(shape, dtype, rng), rng.uniform(0, 2, shape).astype(dtype), 0.1)
+
+
 OPERATORS = [  # a new operator adds its factory here, and is tested
     dictionary,
     padded_dictionary,
     subset_of_dictionary,
     psf_hessian,
     preconditioner,
+    screened,
     psf_hessian_of_an_asymmetric_psf,
     visibility_hessian,
     measurement,

@@ -74,8 +74,8 @@ def test_nothing_stands_out(run, recorder):
     assert any("nothing exceeds --auto-mask 100000 times the noise at cycle 0" in text for text in recorder.warnings)
 
 
-def test_it_is_the_same_on_workers(run):
-    assert same(run(**AUTO), run(workers=2, **AUTO)) == []
+def test_it_is_the_same_on_workers(run, cluster):
+    assert same(run(**AUTO), run(scheduler=cluster.scheduler_address, threads_per_worker=None, **AUTO)) == []
 
 
 @pytest.mark.parametrize(

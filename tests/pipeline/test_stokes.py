@@ -8,7 +8,8 @@ from astropy.io import fits
 
 from pfb.config import Clean, Simulate
 from pfb.io.dataset import open_dataset
-from pfb.io.feed_angles import feed_angles, parallactic_angle
+from pfb.io.earth import parallactic_angle
+from pfb.io.feed_angles import feed_angles
 from pfb.io.measurement_set import Selection, pieces, select
 from pfb.io.simulated_set import CIRCULAR
 from pfb.io.sky import Component, offset, read_sky, write_sky
