@@ -9,7 +9,7 @@ from pfb.config.declaring import Config, option
 
 @dataclass(frozen=True, kw_only=True)
 class Averaging(Config):
-    """How visibilities are averaged before they are imaged."""
+    """How visibilities are averaged, and where they are kept."""
 
     average_time: float | None = option(
         None, above=0.0, metavar="SECONDS", help="average the time stamps of such intervals; with --bda, at most"
@@ -24,4 +24,12 @@ class Averaging(Config):
     decorrelation: float = option(
         0.99, above=0.0, maximum=0.999999, metavar="FRACTION",
         help="least part of its amplitude that averaging leaves of a source there",
+    )
+    cache: str | None = option(
+        None, metavar="FOLDER",
+        help="keep visibilities as they are imaged in this folder, and take from there what an earlier run made alike",
+    )
+    stream: str = option(
+        "auto", choices=("auto", "always", "never"),
+        help="read visibilities from disk whenever they are needed; auto: if they do not fit the memory",
     )

@@ -25,6 +25,8 @@ UNFINISHED = "PFB_UNFINISHED"
 
 # Readers take no lock, so they never wait for a writer nor make one wait.
 _LOCK = "usernoread"
+# MiB of tiles that casacore keeps of every column, which does not map flags: each is read once, so a few are enough.
+_TILES = 16
 _BLOCK = 1 << 20
 _KEPT = 8
 
@@ -209,7 +211,7 @@ def _open(path: str) -> Any:
     if is_store(path):
         return open_table(path)
     try:
-        return arcae.table(path, lockoptions=_LOCK)
+        return arcae.table(path, lockoptions=_LOCK, cache_size=_TILES)
     except (pyarrow.ArrowException, OSError, RuntimeError) as error:
         raise InputError(f"{path} cannot be opened as a measurement set ({error}); is it complete?") from error
 

@@ -82,12 +82,18 @@ class Window:
     @property
     def row_chunk(self) -> int:
         """Rows to read at a time: whole tiles, about 128 MiB of the selected visibilities, flags and weights."""
-        columns = [term.column for term in parse_terms(self.data_column)] if self.data_column else [""]
         # 8 + 4 + 1 bytes of a complex64 visibility, its weight and its flag; of a sum one more column is there.
-        size = 21 if len(columns) > 1 else 13
-        most = max(1, _CHUNK_BYTES // (size * len(self.freq) * len(self.correlations)))
-        tile = _tile_rows(main_table(self.path, self.stamp), columns[0], self.shape)
-        return most - most % tile if most > tile else most
+        size = 21 if len(self._data_columns) > 1 else 13
+        return self.whole_tiles(max(1, _CHUNK_BYTES // (size * len(self.freq) * len(self.correlations))))
+
+    def whole_tiles(self, rows: int) -> int:
+        """Return so many rows, or fewer that fill tiles of the visibilities; tiles may be larger than `rows`."""
+        tile = _tile_rows(main_table(self.path, self.stamp), self._data_columns[0], self.shape)
+        return rows - rows % tile if rows > tile else rows
+
+    @property
+    def _data_columns(self) -> list[str]:
+        return [term.column for term in parse_terms(self.data_column)] if self.data_column else [""]
 
 
 def spectral_window(d: SetDescription, data_desc_id: int) -> SpectralWindow:

@@ -30,7 +30,7 @@ STEP = 0.1
 """Turns of the phase over the image within which samples are merged; like the w-term it changes H by per cents."""
 PSF_ACCURACY = 1e-5
 """Of the PSFs inside a `Toeplitz`, so that no eigenvalue is negative by more than the rounding error."""
-MOST = 8
+MOST = 4
 """Merged samples per pixel of a streamed band, whose samples do not fit the memory: 32 bytes each while products are prepared."""
 LARGEST = 100
 """Bytes per pixel of the image that these PSFs may take; duals and images of a band take about 50."""

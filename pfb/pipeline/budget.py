@@ -15,8 +15,11 @@ from pfb.errors import InputError
 from pfb.graph.cluster import ClusterEngine
 from pfb.graph.engine import Engine, ThreadEngine
 from pfb.graph.grain import Grain, lay_out
+from pfb.operators.hessian import MOST
 from pfb.operators.wavelets import Dictionary
 from pfb.pipeline import rounds
+from pfb.pipeline.averaging import PIECE
+from pfb.pipeline.loading import READ
 from pfb.pipeline.planning import Plan, dictionary_of, parse_products
 
 GIB = 2**30
@@ -39,8 +42,22 @@ KEPT = 1.1
 MANY, CONVOLUTIONS = 0.05, 45
 """Samples per pixel from which a band's products with the Hessian may be convolutions; bytes per pixel that these keep."""
 
-SAMPLE = 24 + 40
-"""Bytes of a sample: visibility and weight; coordinates and work of the products with the Hessian."""
+PRODUCTS_OF = 40
+"""Bytes of a sample for products with the Hessian: coordinates and work."""
+
+SAMPLE = 24 + PRODUCTS_OF
+"""The same, and visibility and weight."""
+
+STORED = 24
+"""Bytes of a sample on disk, at most: they are compressed, to about half."""
+
+BATCH = 1 << 19
+"""Samples of a streamed band that are in memory at a time, at least; as many as the image has pixels, so that gridding them takes
+longer than the Fourier transforms."""
+
+BATCHED, READING, DENSITY, MERGING = 120, 160, 11.6, 150
+"""Bytes of a sample of a batch: the one before, and what is made of them; of one that is read from the set; bytes per pixel of
+the density; of a sample that is being merged."""
 
 RENEWED = 16
 """Bytes of a sample more if its weight may be renewed: its natural weight, and the imaging weight that the run began with."""
@@ -81,9 +98,10 @@ def budget(plan: Plan, config: Image, nworker: int, nthread: int) -> Budget:
     padded = plan.psf_shape[0] * plan.psf_shape[1]
     nband = -(-len(plan.planes) // nworker)
     counts = [samples_of(plan, plane.band) for plane in plan.planes]
-    data = sum(sorted(counts)[-nband:]) * SAMPLE
     busy = min(nthread, nband)
-    stages = {"grid": data + 8 * nband * (pixels + padded) + busy * GRIDDING * padded}
+    data = _streamed(plan, config, nband, busy) if plan.streamed else sum(sorted(counts)[-nband:]) * SAMPLE
+    stages = {"read": nthread * _reading(plan)} if plan.streamed else {}
+    stages |= {"grid": data + 8 * nband * (pixels + padded) + busy * GRIDDING * padded}
     if nworker == 1:
         stages["products"] = PICTURE + PRODUCTS * pixels
     if isinstance(config, Clean) and config.algorithm != "sara":
@@ -115,7 +133,13 @@ def raw_samples_of(plan: Plan, band: int) -> list[int]:
 def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence[int]) -> dict[str, int]:
     pixels = plan.geometry.nx * plan.geometry.ny
     largest = sorted(counts)[-nband:]
-    data = sum(largest) * SAMPLE + sum(n > MANY * pixels for n in largest) * CONVOLUTIONS * pixels
+    convolutions = sum(n > MANY * pixels for n in largest) * CONVOLUTIONS * pixels
+    merged = [min(n, MOST * pixels) for n in largest]
+    if plan.streamed:
+        data = _streamed(plan, config, nband, busy) + PRODUCTS_OF * sum(merged)
+    else:
+        data = sum(largest) * SAMPLE
+    data += convolutions
     padded = plan.psf_shape[0] * plan.psf_shape[1]
     dictionary = dictionary_of(config, plan.geometry.shape)
     size = dictionary.dtype.itemsize
@@ -129,12 +153,36 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence
     # Model, slope, three states and what is between them; images of every basis; two duals; the spectrum of a convolution.
     spectrum = 8 * plan.geometry.nx * plan.psf_shape[1] // 2
     iteration = resident + (7 + nbasis) * image + 8 * nband * pixels + 2 * dual + busy * spectrum
+    stages = {"primal-dual": iteration, "residual": residual}
+    if plan.streamed:
+        stages["hessian"] = data + transfers + 2 * 8 * nband * pixels + busy * MERGING * (merged[-1] + batch_of(pixels))
     if config.robust_reweight_at is None:
-        return {"primal-dual": iteration, "residual": residual}
+        return stages
     # The model that weights were renewed with stays.
-    more = RENEWED * sum(largest) + image
-    again = resident + 3 * image + 8 * nband * (3 * pixels + padded) + dual + busy * GRIDDING * padded
-    return {"primal-dual": iteration + more, "residual": residual + more, "reweigh": again + more}
+    more = image + (0 if plan.streamed else RENEWED * sum(largest))
+    stages["reweigh"] = resident + 3 * image + 8 * nband * (3 * pixels + padded) + dual + busy * GRIDDING * padded
+    return {stage: size + more for stage, size in stages.items()}
+
+
+def batch_of(pixels: int) -> int:
+    """Return how many samples of a streamed band are in memory at a time, for images of so many pixels."""
+    return max(BATCH, pixels)
+
+
+def _streamed(plan: Plan, config: Image, nband: int, busy: int) -> int:
+    """Return the bytes that streamed bands take: batches, and what their weights are made of."""
+    pixels = plan.geometry.nx * plan.geometry.ny
+    most = max(samples_of(plan, band) for band in range(len(plan.bands)))
+    densities = 0 if config.weighting == "natural" else nband if config.weight_grouping == "band" else 1
+    return busy * BATCHED * min(batch_of(pixels), most) + int(densities * DENSITY * pixels)
+
+
+def _reading(plan: Plan) -> int:
+    """Return the bytes that a piece takes while it is read and written."""
+    raw = max(sum(raw_samples_of(plan, band)) for band in range(len(plan.bands)))
+    averages = max((PIECE * left for own in plan.left for left in own if left < 1), default=0)
+    each = BATCHED / 2 * len(plan.products)
+    return int((READING - BATCHED / 2 + each) * min(READ, raw) + each * min(averages, raw))
 
 
 def _joined(config: Clean, dictionary: Dictionary, nworker: int, nband: int) -> int:
@@ -173,8 +221,9 @@ def disk(plan: Plan, config: Image) -> int:
     """Return the bytes of the dataset, uncompressed, of the FITS images, and of the checkpoints."""
     nband, pixels = len(plan.planes), plan.geometry.nx * plan.geometry.ny
     padded = plan.psf_shape[0] * plan.psf_shape[1]
+    stored = STORED * sum(samples_of(plan, plane.band) for plane in plan.planes) if plan.streamed else 0
     if not isinstance(config, Clean):
-        return (8 * nband + 4 * (nband + len(plan.products))) * (pixels + padded)
+        return stored + (8 * nband + 4 * (nband + len(plan.products))) * (pixels + padded)
     dictionary = dictionary_of(config, plan.geometry.shape)
     nbasis, ncoefficient = dictionary.codomain if config.algorithm == "sara" else (0, 0)
     # Dirty image, model, residual, and update or restored image.
@@ -182,7 +231,7 @@ def disk(plan: Plan, config: Image) -> int:
     # Models, residuals, dual, and two images of an iteration that is under way; the one before stays until the next is whole.
     size = dictionary.dtype.itemsize
     checkpoint = nband * ((2 * size + 2 * 8 + 2 * size) * pixels + size * nbasis * ncoefficient)
-    return products + (0 if config.checkpoint == 0 else 2 * checkpoint)
+    return stored + products + (0 if config.checkpoint == 0 else 2 * checkpoint)
 
 
 def require_disk(plan: Plan, config: Image) -> None:
@@ -231,7 +280,8 @@ def require(plan: Plan, config: Image, engine: Engine | Size) -> str:
             f"{there / GIB:.3g} GiB: give --npix {largest(plan, config, engine.nworker, nthread, there)} or less, "
             "fewer bands (--nband), or workers on more machines (--scheduler)"
         )
-    return f"about {needed / GIB:.3g} GiB of memory{each} will be used" + (f", of {there / GIB:.3g} GiB" if there else "")
+    said = f"about {needed / GIB:.3g} GiB of memory{each} will be used" + (f", of {there / GIB:.3g} GiB" if there else "")
+    return said + ("; visibilities are read from disk whenever they are needed" if plan.streamed else "")
 
 
 def largest(plan: Plan, config: Image, nworker: int, nthread: int, there: int) -> int:

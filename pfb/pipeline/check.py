@@ -27,6 +27,7 @@ from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Reporter, Silent
 from pfb.pipeline.sampling import Looked, look
 from pfb.pipeline.session import look_at
+from pfb.pipeline.streaming import settle
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
@@ -180,7 +181,7 @@ def _column(planned: tuple[SelectedData, Plan], config: Check) -> None:
 
 
 def _memory(planned: tuple[SelectedData, Plan], config: Clean, size: Size) -> str:
-    return announce(planned[1], config, size)
+    return announce(settle(planned[1], config, size), config, size)
 
 
 def _samples(planned: tuple[SelectedData, Plan], config: Clean, told: Told, report: Reporter) -> None:

@@ -30,7 +30,7 @@ SHARE = 0.02
 MAY_CHANGE = (
     "output", "overwrite", "quiet", "resume", "checkpoint", "niter", "tol",
     "workers", "threads_per_worker", "scheduler", "min_workers", "wait_workers",
-    "cluster", "cluster_options", "profile", "restoring_beam", "common_beam",
+    "cluster", "cluster_options", "profile", "restoring_beam", "common_beam", "cache", "stream",
 )  # fmt: skip
 """Options that a run may be gone on with other than it was begun; all others decide what the next iteration does."""
 

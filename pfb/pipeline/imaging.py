@@ -28,7 +28,7 @@ from pfb.kernels.chi_squared import Expected
 from pfb.operators.measurement import Gridder
 from pfb.pipeline.beams import restoring_beam
 from pfb.pipeline.blanks import only_zeros, warn_of_blanks, warn_of_zeros
-from pfb.pipeline.budget import raw_samples_of, require_disk, samples_of
+from pfb.pipeline.budget import require_disk
 from pfb.pipeline.forecast import announce
 from pfb.pipeline.planning import Plan, make, nyquist_cell, parse_products
 from pfb.pipeline.primary_beam import facts
@@ -36,6 +36,7 @@ from pfb.pipeline.products import Images, kinds_of, product_paths, write_product
 from pfb.pipeline.profile import folders, profiled
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.session import open_engine
+from pfb.pipeline.streaming import Reading, reading_of, require_cache, settle
 from pfb.pipeline.weighting import cost, scheme_of, thermal
 from pfb.types import Band, Plane, Real
 
@@ -66,6 +67,7 @@ class Run:
     store: Path
     names: Names
     gridder: Gridder
+    reading: Reading
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,8 @@ def opened(
         nthreads = 1
         with open_engine(config, len(planned.planes), parking, report) as engine, profiled(config, engine, report):
             nthreads = engine.nthread
-            report.message(announce(planned, config, engine))
+            report.message(announce(planned := settle(planned, config, engine), config, engine))
+            reading = reading_of(planned, config, parking, report)
             dataset.create(
                 store,
                 Layout(
@@ -166,7 +169,7 @@ def opened(
                     psf_shape=planned.psf_shape, products=planned.products, options=asdict(config), **extra,
                 ),
             )  # fmt: skip
-            made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine))
+            made = Run(data, planned, store, names_of(sets, config), gridder(planned, config, engine), reading)
             state = Opened(made, engine, make_images(made, config, engine, report), [])
             yield state
         notes: dict[str, str] = {}
@@ -219,6 +222,7 @@ def require_output(config: Image, maker: str) -> Path:
     if final.name == ".zarr":
         raise InputError(f"--output {config.output!r} is a folder, not a prefix: add what the names begin with, e.g. image")
     paths = product_paths(config.output, kinds_of(maker, facts(config) is not None), parse_products(config.stokes))
+    require_cache(config)
     require_writable([final, *(path for group in paths.values() for path in group), *folders(config)], config.overwrite)
     return final
 
@@ -243,10 +247,6 @@ def plan(sets: tuple[str, ...], config: Image, report: Reporter) -> tuple[Select
         f"{len(bands)} band{'s' * (len(bands) > 1)}{stokes} of {g.nx} x {g.ny} pixels of {np.degrees(g.cell) * 3600:.4g} arcsec, "
         f"{bands[0].freq_min / 1e6:.6g} - {bands[-1].freq_max / 1e6:.6g} MHz"
     )
-    before = sum(sum(raw_samples_of(planned, band.index)) for band in bands)
-    after = sum(samples_of(planned, band.index) for band in bands)
-    if before > after:
-        report.message(f"averaging makes about {after:.3g} samples of {before:.3g}")
     return data, planned
 
 
@@ -272,7 +272,7 @@ def make_images(run: Run, config: Image, engine: Engine, report: Reporter) -> Im
     """
     names, planned, nproduct = run.names, run.plan, len(run.plan.products)
     graph: Graph = {}
-    loaded = imaging.load(graph, names, planned.loaders, config.clip, nproduct)
+    loaded = imaging.load(graph, names, run.reading.loaders, config.clip, nproduct, run.reading.join)
     run_stage(engine, report, "read", graph, loaded)
 
     graph = {}

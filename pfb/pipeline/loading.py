@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
+import numpy as np
+
+from pfb import __version__
 from pfb.io.feed_angles import feed_angles
 from pfb.io.measurement_set import Piece, read
 from pfb.io.time_axis import row_columns
@@ -11,8 +15,8 @@ from pfb.kernels.averaging import Averaging, Means, Rows, groups
 from pfb.kernels.stokes import available, stokes
 from pfb.types import Complex, Real, Visibilities
 
-READ = 1 << 19
-"""Samples that are read at a time to be averaged: 80 MiB while they are worked on."""
+READ = 1 << 18
+"""Samples that are read at a time where memory is short, and of the pieces on disk: 40 MiB while they are worked on."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -82,3 +86,12 @@ class Loader:
         raw = read(piece, self.channels)
         angle = feed_angles(piece, self.centre, self.feed_angle)
         return raw.uvw, stokes(raw.vis, raw.weight, self.correlations, self.products, self.rule, angle)
+
+    def maker(self) -> dict[str, Any]:
+        """Return all that decides what the visibilities are."""
+        channels = np.arange(self.channels.start, self.channels.stop).tolist()
+        return asdict(self.piece) | {
+            "version": __version__, "selected": [channels[0], channels[-1]], "freq": self.freq, "window": self.window,
+            "stokes": self.products, "stokes weight": self.rule, "centre": self.centre, "feed angle": self.feed_angle,
+            "averaging": None if self.averaging is None else asdict(self.averaging),
+        }  # fmt: skip

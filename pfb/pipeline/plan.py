@@ -8,11 +8,12 @@ from dask.system import CPU_COUNT
 
 from pfb.config import Plan as Config
 from pfb.errors import InputError
-from pfb.pipeline.budget import GIB, KEPT, PROCESS, budget, disk, largest, limit
+from pfb.pipeline.budget import GIB, KEPT, PROCESS, Size, budget, disk, largest, limit
 from pfb.pipeline.forecast import duration, forecast
 from pfb.pipeline.imaging import plan as make_plan
 from pfb.pipeline.planning import Plan
 from pfb.pipeline.reporting import Reporter
+from pfb.pipeline.streaming import settle
 
 Table = tuple[str, tuple[str, ...], list[tuple[str, ...]]]
 
@@ -62,11 +63,13 @@ def run(sets: tuple[str, ...], config: Config, report: Reporter) -> Forecast:
     nworker = max(config.workers, 1)
     nthread = config.threads_per_worker or max(int(CPU_COUNT) // nworker, 1)
     _, planned = make_plan(sets, config, report)
+    planned = settle(planned, config, Size(nworker, nworker * nthread))
     needed, there = budget(planned, config, nworker, nthread), limit() // nworker
     memory: list[tuple[str, ...]] = [(stage, f"{(PROCESS + KEPT * size) / GIB:.3g} GiB") for stage, size in needed.stages.items()]
     memory += [
         ("at most", f"{needed.worker / GIB:.3g} GiB"),
         ("there are", f"{there / GIB:.3g} GiB"),
+        ("visibilities", "read from disk whenever they are needed" if planned.streamed else "held in memory"),
         ("on disk", f"about {disk(planned, config) / GIB:.3g} GiB"),
         ("largest square image that fits", f"{largest(planned, config, nworker, nthread, there)} pixels")
         if needed.worker > there else ("fits", "yes"),

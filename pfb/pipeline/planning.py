@@ -51,6 +51,8 @@ class Plan:
     """The Stokes products, in the order that was asked for."""
     beam: BeamModel | None = None
     """The primary beam, if there shall be one."""
+    streamed: bool = False
+    """Samples are read from disk whenever they are needed."""
 
     @property
     def planes(self) -> tuple[Plane, ...]:

@@ -1,6 +1,7 @@
 """Graphs of robust weights, against the kernels called one after the other."""
 
 from collections import Counter
+from functools import partial
 
 import dask
 import numpy as np
@@ -10,6 +11,7 @@ from pfb.graph import robust as builders
 from pfb.graph.names import Names, stage_of, token
 from pfb.graph.tasks import value
 from pfb.kernels import robust
+from pfb.kernels.samples import Streamed
 from pfb.operators.measurement import Gridder
 from pfb.testing import refuse
 from pfb.types import Visibilities
@@ -74,3 +76,23 @@ def predict(p, model):
         phase = u * l + v * m + w * (np.sqrt(1 - l**2 - m**2) - 1)
         out[r, c] = (model * np.exp(2j * np.pi * phase)).sum() if p.weight[r, c] > 0 else p.vis[r, c]
     return out
+
+
+def test_a_streamed_band_has_the_same_weights(engine, bands, models):
+    """With so few samples all are looked at."""
+    streams = [Streamed([partial(tuple.__getitem__, band, i) for i in range(len(band))]) for band in bands]
+    found = []
+    for name, given in (("held", bands), ("streamed", streams)):
+        names, graph = NAMES.within(name), {}
+        natural = [value(graph, names.key("band", v), band) for v, band in enumerate(given)]
+        keys = [value(graph, names.key("model", v), model) for v, model in enumerate(models)]
+        factors, judged = builders.factors(graph, names, natural, keys, GRIDDER, None)
+        scaled = builders.scaled(graph, names, natural, factors)
+        engine.run(graph, scaled + judged)
+        found.append((engine.fetch(scaled), engine.fetch(judged)))
+    for one, other, a, b in zip(found[0][0], found[1][0], found[0][1], found[1][1], strict=True):
+        assert isinstance(other, Streamed)
+        assert b.fit == pytest.approx(a.fit, rel=1e-9)
+        assert b.halved == pytest.approx(a.halved)
+        for p, q in zip(one, other, strict=True):
+            np.testing.assert_allclose(q.weight, p.weight, rtol=1e-9)

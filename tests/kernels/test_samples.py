@@ -1,9 +1,12 @@
 """Small operations on samples."""
 
+import pickle
+from functools import partial
+
 import numpy as np
 import pytest
 
-from pfb.kernels.samples import clip_strongest, concatenate
+from pfb.kernels.samples import Streamed, chain, clip_strongest, concatenate, each, join, strongest
 from pfb.types import Visibilities
 
 
@@ -82,3 +85,67 @@ def test_pieces_are_joined_row_after_row(rng):
         np.testing.assert_array_equal(getattr(joined, name)[3:], getattr(b, name))
     assert joined.freq is a.freq
     assert concatenate([a]) is a
+
+
+# One part after the other
+
+
+def streamed(parts):
+    return Streamed([partial(tuple.__getitem__, tuple(parts), i) for i in range(len(parts))])
+
+
+def assert_alike(one, other):
+    for a, b in zip(one, other, strict=True):
+        for x, y in zip(a, b, strict=True):
+            np.testing.assert_array_equal(x, y)
+
+
+def heavier(part):
+    return part._replace(weight=2 * part.weight)
+
+
+def test_a_streamed_band_is_what_its_sources_give_after_its_functions(band):
+    found = each(each(streamed(band), heavier), heavier)
+    assert len(found) == 2
+    assert_alike(found, [part._replace(weight=4 * part.weight) for part in band])
+    assert_alike(found[1:], list(found)[1:])
+    assert_alike(each(band, heavier), each(streamed(band), heavier))
+    assert_alike(pickle.loads(pickle.dumps(streamed(band))), band)
+
+
+def test_a_streamed_band_fetches_again_whenever_it_is_looked_at(band):
+    count = []
+    stream = Streamed([lambda: (count.append(1), band[0])[1]] * 3)
+    assert count == []
+    assert len(list(stream)) == len(count) == 3
+    list(stream)
+    assert len(count) == 6
+
+
+def test_windows_are_chained(band):
+    assert chain([band[:1], band[1:]]) == band
+    assert chain([]) == ()
+    assert_alike(chain([streamed(band[:1]), streamed(band[1:])]), band)
+
+
+@pytest.mark.parametrize("fraction", [0.001, 0.01, 0.05, 0.2, 0.37, 0.5])
+def test_the_limit_of_a_streamed_band_is_the_same_number(fraction, rng):
+    many = piece(rng.rayleigh(1.0, (211, 3)), rng.integers(0, 2, (211, 3)))
+    parts = [many, piece(rng.rayleigh(3.0, (40, 1))), piece(np.ones((5, 1)))]
+    used = np.concatenate([np.abs(p.vis)[p.weight > 0] for p in parts])
+    assert strongest(streamed(parts), fraction) == np.quantile(used, 1 - fraction)
+    assert_alike(clip_strongest(streamed(parts), fraction), clip_strongest(parts, fraction))
+    assert strongest(streamed([piece(np.zeros((4, 2)), np.zeros((4, 2)))]), fraction) is None
+
+
+def test_pieces_are_joined_by_their_channels_and_frequencies_are_weighted(rng):
+    one, two, few = piece(rng.random((3, 2))), piece(rng.random((4, 2)), rng.random((4, 2))), piece(rng.random((2, 1)))
+    two = two._replace(freq=two.freq + [0.0, 1e6])
+    (found,) = join([((one, few),), ((two,),)])
+    assert [part.vis.shape for part in found] == [(7, 2), (2, 1)]
+    totals = one.weight.sum(axis=0), two.weight.sum(axis=0)
+    expected = (totals[0] * one.freq + totals[1] * two.freq) / (totals[0] + totals[1])
+    np.testing.assert_allclose(found[0].freq, expected, rtol=1e-15)
+    assert found[0].freq[0] == one.freq[0]
+    nothing = [part._replace(weight=0 * part.weight) for part in (one, two)]
+    np.testing.assert_array_equal(join([((nothing[0],),), ((nothing[1],),)])[0][0].freq, one.freq)

@@ -2,13 +2,14 @@
 
 import pickle
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
 
 from pfb.errors import ShapeError
 from pfb.kernels.merging import merge
-from pfb.kernels.samples import coordinates
+from pfb.kernels.samples import Streamed, coordinates
 from pfb.kernels.sampling import sampling
 from pfb.operators import hessian
 from pfb.operators.hessian import ACCURACY, W_ACCURACY, PsfHessian, VisibilityHessian
@@ -337,3 +338,35 @@ def test_visibilities_of_an_image_of_another_shape_are_refused(band):
     op = VisibilityHessian(band, Gridder((8, 6), WIDE), wsum(band))
     with pytest.raises(ShapeError, match=r"VisibilityHessian takes an image of shape \(8, 6\), got \(6, 8\)"):
         op.dot(np.zeros((6, 8)))
+
+
+# Of a band that is streamed
+
+
+def streamed(parts):
+    return Streamed([partial(tuple.__getitem__, tuple(parts), i) for i in range(len(parts))])
+
+
+@pytest.mark.parametrize("step", [0.0, 0.1])
+def test_a_streamed_band_gives_the_same_products(step, band, rng):
+    parts = [p._replace(uvw=p.uvw[i::3], vis=p.vis[i::3], weight=p.weight[i::3]) for p in band for i in range(3)]
+    gridder, x = Gridder((24, 20), WIDE), rng.standard_normal((24, 20))
+    one, other = (VisibilityHessian(b, gridder, wsum(band), eta=0.1, step=step) for b in (parts, streamed(parts)))
+    assert error(other.dot(x), one.dot(x)) < SINGLE
+    assert error(pickle.loads(pickle.dumps(other)).dot(x), one.dot(x)) < SINGLE
+
+
+def test_merged_samples_of_a_streamed_band_are_bounded(band, rng, monkeypatch):
+    monkeypatch.setattr(hessian, "MOST", 0.2)
+    shape = 24, 20
+    uvw, weight = hessian._samples(streamed(band), shape, WIDE, 0.1)
+    fine, _ = hessian._samples(band, shape, WIDE, 0.1)
+    assert uvw.shape[1] == weight.size <= 0.2 * 24 * 20 < fine.shape[1]
+    assert weight.sum() == pytest.approx(wsum(band))
+
+
+@pytest.mark.parametrize("make", EMPTY.values(), ids=list(EMPTY))
+def test_a_streamed_band_without_data_has_only_eta(make, rng):
+    x = rng.standard_normal((12, 10))
+    op = VisibilityHessian(streamed(make(rng)), Gridder((12, 10), WIDE), 5.0, eta=0.25)
+    np.testing.assert_array_equal(op.dot(x), 0.25 * x)
