@@ -162,7 +162,8 @@ class Algorithm(ABC):
             images.append(add(graph, names.key("pursue", v), imaging.call, load))
             constraints.append(self.constraint.of(product))
             lit += [v] * (product == "I")
-        models = constrained(graph, names, images, constraints, self.masks.key)
+        # What is given is the apparent sky: so datasets give it, and files do not say.
+        models = constrained(graph, names, self.beams.unseen(graph, images), constraints, self.masks.key)
         sums = [add(graph, names.key("statistics", v), np.sum, ref(models[v])) for v in lit]
         run_stage(self.engine, self.report, "model", graph, models + sums)
         flux = float(np.mean(self.engine.fetch(sums))) if sums else 0.0

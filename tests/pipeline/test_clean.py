@@ -394,6 +394,7 @@ def test_options_of_clean_are_all_tried():
     tried = {
         "resume", "checkpoint",  # in test_checkpoint
         "beam_model", "beam_cutoff", "beam_average", "beam_use",  # in test_primary_beam
+        "model",  # in test_transfer
         "mask_reproject", "auto_mask", "auto_mask_grow", "auto_mask_box", "auto_mask_at",  # in test_masking
         "robust_reweight_at", "robust_nu",  # in test_robust
         "restoring_beam", "common_beam",  # in test_restore

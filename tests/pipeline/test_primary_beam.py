@@ -192,6 +192,14 @@ def test_a_band_without_data_has_a_beam_and_a_model(dataset_only, tmp_path, beam
     assert ds.model.values[1].max() > 0.1
 
 
+def test_a_run_starts_from_the_model_of_another(found, run, recorder):
+    """One cycle without iterations to speak of leaves the model what it was."""
+    ds, path = found
+    again = run(report=recorder, model=(str(path),), niter=1, pd_maxit=1, gamma=0.01)
+    bright = ds.model.values > 0.05
+    np.testing.assert_allclose(again.model.values[bright], ds.model.values[bright], rtol=0.05)
+
+
 # Products
 
 
