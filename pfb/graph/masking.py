@@ -54,6 +54,8 @@ class Search:
         Pixel size in radians.
     beam : Beam
         Resolution of the residual.
+    negative : bool
+        Whether what is negative counts, as in Q, U and V.
     """
 
     high: float
@@ -61,6 +63,7 @@ class Search:
     box: float
     cell: float
     beam: Beam
+    negative: bool = False
 
     def islands(self, image: Real, residual: Real, within: Mask | None = None, negative: bool = False) -> Masked:
         """Find the islands of an image, (nx, ny) in Jy/beam, where the noise is that of a residual.
@@ -119,4 +122,4 @@ def significant(
 
 def _search(search: Search, residual: Real, model: Real, within: Mask | None) -> Masked:
     image = restore(model.astype(residual.dtype, copy=False), residual, search.cell, search.beam, search.beam)
-    return search.islands(image, residual, within)
+    return search.islands(image, residual, within, search.negative)

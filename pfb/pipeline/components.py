@@ -52,7 +52,9 @@ class Components(Algorithm):
 
     def _prepare(self) -> None:
         self._kept: list[Key] = []
-        self.masks.prepare(self.imaged.of(self.imaged.leading, self.imaged.psf), self.imaged.wsum[self.imaged.leading])
+        leading = self.imaged.leading
+        product = self.run.plan.products[leading]
+        self.masks.prepare(self.imaged.of(leading, self.imaged.psf), self.imaged.wsum[leading], product)
         self._look(self.run.names)
         self._begin()
         self.engine.drop(self.imaged.psf)

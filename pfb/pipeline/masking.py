@@ -112,7 +112,7 @@ class Masks:
         self._levels, self._cycles = levels(config), cycles(config)
         self._search: Search | None = None
 
-    def prepare(self, psfs: Mapping[int, Key], total: float) -> None:
+    def prepare(self, psfs: Mapping[int, Key], total: float, product: str = "I") -> None:
         """Read the user's mask, cut it off where the primary beam is low, and find the beam that emission is looked for with.
 
         Parameters
@@ -121,6 +121,9 @@ class Masks:
             Keys of the raw PSFs of all bands, by the number of their plane.
         total : float
             Sum of the weights of all bands.
+
+        product : str
+            The Stokes product that decides where emission is.
 
         Raises
         ------
@@ -146,7 +149,7 @@ class Masks:
             self.engine.drop(keys[1:])
             if beam is None:
                 raise PfbError("the PSF of all bands together has no main lobe, which --auto-mask needs: leave it out")
-            self._search = Search(*self._levels, self.config.auto_mask_box, self.geometry.cell, beam)
+            self._search = Search(*self._levels, self.config.auto_mask_box, self.geometry.cell, beam, product != "I")
 
     def _start(self) -> partial[Mask]:
         if self.config.mask is None:

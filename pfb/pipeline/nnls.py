@@ -40,7 +40,9 @@ class NonNegative(Algorithm):
         self.hessians: list[Key] = []
         self.norms: list[Key] = []
         self._curve(self.run.names)
-        self.masks.prepare(self.imaged.of(self.imaged.leading, self.imaged.psf), self.imaged.wsum[self.imaged.leading])
+        leading = self.imaged.leading
+        product = self.run.plan.products[leading]
+        self.masks.prepare(self.imaged.of(leading, self.imaged.psf), self.imaged.wsum[leading], product)
         self.engine.drop(self.imaged.psf)
         self._begin()
 

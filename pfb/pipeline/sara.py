@@ -57,7 +57,9 @@ class Sara(Algorithm):
         self.convolutions: list[Key] = []
         self.preconditioners: list[Key] = []
         self._curve(self.run.names)
-        self.masks.prepare(self.imaged.of(self.imaged.leading, self.imaged.psf), self.imaged.wsum[self.imaged.leading])
+        leading = self.imaged.leading
+        product = self.run.plan.products[leading]
+        self.masks.prepare(self.imaged.of(leading, self.imaged.psf), self.imaged.wsum[leading], product)
         if self.safety.saved is None:
             self.state = Resident(self._given(self.dictionary.dtype) or self._pursue(), list(self.imaged.dirty))
         else:

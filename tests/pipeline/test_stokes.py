@@ -296,3 +296,10 @@ def test_faraday_rotation(tmp_path):
     (back,) = read_sky(tmp_path / "a.ecsv")
     assert back.rm == pytest.approx(25.0)
 
+
+
+@pytest.mark.usefixtures("dataset_only")
+def test_an_automatic_mask_of_q_has_what_is_negative(tmp_path):
+    path = observe(tmp_path / "a.ms", sky=sky([(-4, 3, 1.0, -0.5, 0.0, 0.0)]), sefd=500.0)
+    ds = cleaned(path, tmp_path / "out", stokes="Q", niter=3, pd_maxit=10, auto_mask=5.0, npix="64", auto_mask_at="0")
+    assert float(ds.model.min()) < -0.05
