@@ -214,3 +214,20 @@ def test_graphs_are_lazy_and_of_the_expected_size(names):
     assert len(graph) - before == 2 * 5 + 1 + 4 * 4 + 2
     assert {stage_of(key) for key in graph} <= {"mfs", "psf", "survey", "seek", "gather", "pursue", "spread", "subtract", "model"}
     assert len(state) == 8
+
+
+def test_a_scale_is_judged_by_the_root_of_its_peak(rng):
+    psfs, _, slopes = sky(rng)
+    settings = Settings(**{**vars(SETTINGS), "widths": (0.0, 3.0)})
+    looks = [minor.look(psf, TOTAL, (40, 40), settings) for psf in psfs]
+    spots = minor.join(looks, sum(psfs) / TOTAL)
+    image = smooth(sum(slopes), [4.0])[0]
+    survey = minor.survey(image, None, settings)
+    heights = []
+    for s, seen in enumerate(smooth(image, settings.widths)):
+        peak = sum(own[s][own[s].shape[0] // 2, own[s].shape[1] // 2] for own in looks)
+        inner = slice(None) if s == 0 else slice(2, -2)
+        heights.append(np.abs(seen[inner, inner]).max() / np.sqrt(peak))
+    sought = minor.seek(image, survey, spots, settings, None)
+    assert sought.told.peak == pytest.approx(max(heights), rel=1e-6)
+    assert sought.told.scale == int(np.argmax(heights)) == 1

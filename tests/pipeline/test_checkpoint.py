@@ -187,7 +187,7 @@ def test_data_that_have_changed(tmp_path, dataset_only):
     with killed(2):
         clean.run((path,), config, Silent())
     change(path, "FLAG", lambda flag: flag | (np.arange(6) // 2 == 1)[:, None])
-    with pytest.raises(InputError, match=r"3 bands with data and .* now gives 2 and .*: the data have changed"):
+    with pytest.raises(InputError, match=r"3 images with data and .* now gives 2 and .*: the data have changed"):
         clean.run((path,), replace(config, resume=True), Silent())
 
 
