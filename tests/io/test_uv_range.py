@@ -43,7 +43,7 @@ def test_limits_that_leave_nothing():
 
 @pytest.mark.parametrize("limits", [((0, INF), (200, 900)), ((50, 180), (0, INF)), ((60, INF), (0, 700)), ((0, INF), (0, 0))])
 def test_samples_are_those_of_the_definition(limits, rng):
-    uvw = rng.standard_normal((60, 3)) * 150
+    uvw = rng.standard_normal((600, 3)) * 150
     uvw[0] = 0
     freq = np.sort(rng.uniform(0.9e9, 1.7e9, 7))
     metres = np.sqrt(uvw[:, 0] ** 2 + uvw[:, 1] ** 2)
