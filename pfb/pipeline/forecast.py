@@ -155,7 +155,7 @@ def solver_of(plan: Plan, config: Clean, nworker: int, nthread: int) -> PrimalDu
 
 def traffic(solver: PrimalDual) -> tuple[int, int]:
     """Return the tasks of an iteration and the bytes that cross between workers in it, both in the mean over a graph."""
-    tasks = -(-len(_iterations(solver)) // COUNTED)
+    tasks = max(round(len(_iterations(solver)) / COUNTED), 1)
     if solver.grain is Grain.BLOCK:
         return tasks, 0  # all is on one worker
     graph = _iterations(replace(solver, grain=Grain.STEP))  # where every key says what it is; what travels is the same
