@@ -316,7 +316,7 @@ def _hessian(band: Band, gridder: Gridder, total: float, eta: float) -> Visibili
 
 
 def _preconditioner(
-    convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float, screen: Real | None
+    convolution: PsfHessian, hessian: LinearOperator, gamma: float, shift: float, screen: Real | None = None
 ) -> LinearOperator:
     """Scale the preconditioner so that the iteration converges: every eigenvalue of T (H / (2 gamma) + s) is below one."""
 

@@ -127,16 +127,3 @@ class Measurement:
         """Grid: (row, chan) complex to (nx, ny) real, the real part of the adjoint."""
         weight = np.ones(y.shape, y.real.dtype)
         return gridding.grid(self.uvw, self.freq, y, weight, shape=self.domain, **self.gridder.options)
-
-
-def wsum(band: Sequence[Visibilities]) -> float:
-    """Return the sum of a band's weights."""
-    return float(sum(part.weight.sum() for part in band))
-
-
-def effective_frequency(band: Sequence[Visibilities]) -> float:
-    """Return the mean frequency of a band in Hz, weighted by its samples; NaN for an empty band."""
-    total = wsum(band)
-    if total == 0:
-        return float("nan")
-    return float(sum((part.weight.sum(axis=0) * part.freq).sum() for part in band)) / total

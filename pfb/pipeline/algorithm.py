@@ -47,6 +47,18 @@ class Resident:
     """Of the residual visibilities, see `pfb.operators.measurement.Spread`; None if they have not been made here."""
 
 
+def row(cycle: Cycle, own: Mapping[str, float | int | str]) -> dict[str, float | int | str]:
+    """Return a line of the table of major cycles: what all algorithms show, and what one has of its own."""
+    levels = {name: f"{getattr(cycle, name):.4e}" for name in ("peak", "rms", "noise")}
+    return {
+        "cycle": cycle.cycle,
+        **{f"{name} [Jy/beam]": text for name, text in levels.items()},
+        **own,
+        "change": f"{cycle.change:.2e}",
+        "seconds": f"{cycle.seconds:.1f}",
+    }
+
+
 class Algorithm(ABC):
     """Implements the steps of a major cycle, see `pfb.solvers.major_cycle`; how a model is improved is for those that inherit.
 

@@ -156,10 +156,13 @@ def _cleaning(plan: Plan, config: Clean, nband: int, busy: int, counts: Sequence
     stages = {"primal-dual": iteration, "residual": residual}
     if plan.streamed:
         stages["hessian"] = data + transfers + 2 * 8 * nband * pixels + busy * MERGING * (merged[-1] + batch_of(pixels))
+    # The primary beam of every band; that of all together, and the ratios, if models are behind it.
+    behind = config.beam_use == "model"
+    more = ((8 * nband + behind * (8 + size * nband)) * pixels) if config.has_beam else 0
     if config.robust_reweight_at is None:
-        return stages
+        return {stage: bytes_ + more for stage, bytes_ in stages.items()}
     # The model that weights were renewed with stays.
-    more = image + (0 if plan.streamed else RENEWED * sum(largest))
+    more += image + (0 if plan.streamed else RENEWED * sum(largest))
     stages["reweigh"] = resident + 3 * image + 8 * nband * (3 * pixels + padded) + dual + busy * GRIDDING * padded
     return {stage: size + more for stage, size in stages.items()}
 
@@ -228,6 +231,8 @@ def disk(plan: Plan, config: Image) -> int:
     nbasis, ncoefficient = dictionary.codomain if config.algorithm == "sara" else (0, 0)
     # Dirty image, model, residual, and update or restored image.
     products = (8 * nband + 4 * (nband + len(plan.products))) * (4 * pixels + padded) + 8 * nband * nbasis * ncoefficient
+    if config.has_beam:  # the beams in the dataset; images of them, and images corrected for them
+        products += (8 * nband + 2 * 4 * (nband + len(plan.products))) * pixels
     # Models, residuals, dual, and two images of an iteration that is under way; the one before stays until the next is whole.
     size = dictionary.dtype.itemsize
     checkpoint = nband * ((2 * size + 2 * 8 + 2 * size) * pixels + size * nbasis * ncoefficient)

@@ -18,7 +18,7 @@ from pfb.graph.tasks import Graph, Key, add, ref
 from pfb.kernels.beam import fit_beam
 from pfb.kernels.scales import radius
 from pfb.operators.hessian import PsfHessian
-from pfb.pipeline.algorithm import Algorithm
+from pfb.pipeline.algorithm import Algorithm, row
 from pfb.pipeline.imaging import run_stage
 from pfb.pipeline.masking import masked
 from pfb.pipeline.mopping import mop
@@ -122,16 +122,7 @@ class Components(Algorithm):
     @staticmethod
     def line(cycle: Cycle) -> dict[str, float | int | str]:
         """Return what the table of major cycles shows."""
-        return {
-            "cycle": cycle.cycle,
-            "peak [Jy/beam]": f"{cycle.peak:.4e}",
-            "rms [Jy/beam]": f"{cycle.rms:.4e}",
-            "noise [Jy/beam]": f"{cycle.noise:.4e}",
-            "cleaned to": f"{cycle.threshold:.4e}",
-            "components": cycle.inner,
-            "change": f"{cycle.change:.2e}",
-            "seconds": f"{cycle.seconds:.1f}",
-        }
+        return row(cycle, {"cleaned to": f"{cycle.threshold:.4e}", "components": cycle.inner})
 
     @staticmethod
     def outcome(config: Clean, reason: str, last: Cycle) -> str:

@@ -12,7 +12,7 @@ from pfb.graph.blocks import Blocks
 from pfb.graph.names import Names
 from pfb.graph.tasks import Graph, Key
 from pfb.operators.constraints import Constraint
-from pfb.pipeline.algorithm import Algorithm
+from pfb.pipeline.algorithm import Algorithm, row
 from pfb.pipeline.imaging import run_stage
 from pfb.pipeline.masking import masked
 from pfb.pipeline.mopping import mop
@@ -70,16 +70,7 @@ class NonNegative(Algorithm):
     @staticmethod
     def line(cycle: Cycle) -> dict[str, float | int | str]:
         """Return what the table of major cycles shows."""
-        return {
-            "cycle": cycle.cycle,
-            "peak [Jy/beam]": f"{cycle.peak:.4e}",
-            "rms [Jy/beam]": f"{cycle.rms:.4e}",
-            "noise [Jy/beam]": f"{cycle.noise:.4e}",
-            "objective": f"{cycle.objective:.6e}",
-            "inner": cycle.inner,
-            "change": f"{cycle.change:.2e}",
-            "seconds": f"{cycle.seconds:.1f}",
-        }
+        return row(cycle, {"objective": f"{cycle.objective:.6e}", "inner": cycle.inner})
 
     @staticmethod
     def outcome(config: Clean, reason: str, last: Cycle) -> str:

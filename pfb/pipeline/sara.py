@@ -19,7 +19,7 @@ from pfb.graph.names import Names, stage_of
 from pfb.graph.primal_dual import ITERATIONS, UNTOUCHED, Data, PrimalDual
 from pfb.graph.tasks import Graph, Key, add, ref, unchanged
 from pfb.operators.regularisers import JointPrior
-from pfb.pipeline.algorithm import Algorithm, Resident
+from pfb.pipeline.algorithm import Algorithm, Resident, row
 from pfb.pipeline.checkpoint import Saved
 from pfb.pipeline.imaging import run_stage
 from pfb.pipeline.planning import Plan, dictionary_of
@@ -159,17 +159,7 @@ class Sara(Algorithm):
     @staticmethod
     def line(cycle: Cycle) -> dict[str, float | int | str]:
         """Return what the table of major cycles shows."""
-        return {
-            "cycle": cycle.cycle,
-            "peak [Jy/beam]": f"{cycle.peak:.4e}",
-            "rms [Jy/beam]": f"{cycle.rms:.4e}",
-            "noise [Jy/beam]": f"{cycle.noise:.4e}",
-            "lambda": f"{cycle.threshold:.4e}",
-            "objective": f"{cycle.objective:.6e}",
-            "inner": cycle.inner,
-            "change": f"{cycle.change:.2e}",
-            "seconds": f"{cycle.seconds:.1f}",
-        }
+        return row(cycle, {"lambda": f"{cycle.threshold:.4e}", "objective": f"{cycle.objective:.6e}", "inner": cycle.inner})
 
     @staticmethod
     def outcome(config: Clean, reason: str, last: Cycle) -> str:

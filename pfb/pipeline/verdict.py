@@ -86,8 +86,11 @@ class Verdict:
 
     @property
     def warnings(self) -> list[str]:
-        """A sentence for each finding that is off."""
-        return [f.sentence for f in self.findings if not f.ok]
+        """A sentence for each finding that is off; one of noise and chi-squared is enough if both are so in the same way."""
+        off = {f.name: f for f in self.findings if not f.ok}
+        if "noise" in off and "chi-squared" in off and (off["noise"].value > 1) == (off["chi-squared"].value > 1):
+            del off["noise"]
+        return [f.sentence for f in off.values()]
 
     def summary(self) -> dict[str, str]:
         """Return lines for the summary of the run."""

@@ -13,9 +13,10 @@ from pfb.kernels.samples import Streamed, coordinates
 from pfb.kernels.sampling import sampling
 from pfb.operators import hessian
 from pfb.operators.hessian import ACCURACY, W_ACCURACY, PsfHessian, VisibilityHessian
-from pfb.operators.measurement import Gridder, wsum
+from pfb.operators.measurement import Gridder
 from pfb.testing import check_adjoint
 from pfb.types import Visibilities
+from tests.operators.bands import wsum
 
 SHAPES = [(8, 8), (7, 9), (10, 7)]
 CELL = 1e-3

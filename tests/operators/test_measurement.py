@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pfb.operators.measurement import Gridder, Measurement, effective_frequency, wsum
+from pfb.operators.measurement import Gridder, Measurement
 from pfb.types import Visibilities
+from tests.operators.bands import wsum
 
 LIGHTSPEED = 299792458.0
 SHAPE, CELL = (13, 10), 4e-3
@@ -132,18 +133,7 @@ EMPTY = {
 
 
 @pytest.mark.parametrize("band", EMPTY.values(), ids=list(EMPTY))
-def test_an_empty_band_is_zero_and_has_no_frequency(band):
+def test_an_empty_band_is_zero(band):
     for image in (GRIDDER.dirty(band), GRIDDER.psf(band, SHAPE), GRIDDER.residual(band, np.ones(SHAPE)).image):
         assert image.shape == SHAPE
         assert not image.any()
-    assert wsum(band) == 0
-    assert np.isnan(effective_frequency(band))
-
-
-def test_frequency_is_weighted_by_samples_not_by_channels():
-    nothing = np.zeros((2, 3))
-    a = Visibilities(nothing, np.array([1e9, 2e9]), np.zeros((2, 2), complex), np.array([[1.0, 0.0], [1.0, 2.0]]))
-    b = Visibilities(nothing, np.array([4e9]), np.zeros((2, 1), complex), np.array([[4.0], [0.0]]))
-    assert wsum([a, b]) == 8
-    assert effective_frequency([a, b]) == pytest.approx((2 * 1e9 + 2 * 2e9 + 4 * 4e9) / 8)
-    assert wsum([a, b]) == wsum([b, a])

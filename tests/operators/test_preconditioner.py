@@ -6,10 +6,11 @@ import pytest
 from pfb.graph.imaging import MARGIN
 from pfb.graph.imaging import _preconditioner as scaled
 from pfb.operators.hessian import PsfHessian, VisibilityHessian
-from pfb.operators.measurement import Gridder, wsum
+from pfb.operators.measurement import Gridder
 from pfb.operators.preconditioner import Preconditioner
 from pfb.testing import check_adjoint
 from pfb.types import Visibilities
+from tests.operators.bands import wsum
 
 SINGLE = 50 * np.finfo("f4").eps
 """Of an operator that works in single precision."""
