@@ -12,7 +12,7 @@ from pfb.pipeline.planning import Plan, precision_of
 from pfb.pipeline.scales import widths_of
 
 ROUNDS = {"hogbom": 1, "clark": 4, "multiscale": 10}
-"""Of a major cycle, in the mean over those of 3C 273 and of the synthetic set; see docs/decisions.md."""
+"""Of a major cycle: estimates, since the sky decides."""
 
 SCALES = 7
 """Automatic scales of an image of common size: their number follows from the beam, which is not known yet."""
