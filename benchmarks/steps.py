@@ -18,7 +18,7 @@ import numpy as np
 from pfb.io.simulated_array import antenna_uvw, dishes, mjd_seconds
 from pfb.kernels.weighting import LIGHTSPEED
 from pfb.operators.hessian import PsfHessian
-from pfb.operators.measurement import Gridder, wsum
+from pfb.operators.measurement import Gridder
 from pfb.operators.preconditioner import Preconditioner
 from pfb.operators.regularisers import JointPrior
 from pfb.operators.wavelets import Dictionary
@@ -63,7 +63,7 @@ def problem(npix: int) -> Problem:
     for nu in FREQ:
         weight = np.ones((len(uvw), 1))
         bands.append([Visibilities(uvw, np.array([nu]), weight * 0j, weight)])
-    total = sum(wsum(band) for band in bands)
+    total = sum(float(part.weight.sum()) for band in bands for part in band)
     hessians = [PsfHessian(gridder.psf(band, (2 * npix, 2 * npix)), (npix, npix), total) for band in bands]
     rng = np.random.default_rng(5)
     sky, noise = shapes(npix, rng), 1e-3

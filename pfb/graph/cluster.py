@@ -36,8 +36,8 @@ CONFIG = {
     "distributed.worker.memory.transfer": 0.3,
     "distributed.admin.large-graph-warning-threshold": "50MB",
     # Scheduler and workers look fifty times a second, otherwise, whether their loop is late: 1 % of a core each, for a warning.
-    "distributed.admin.tick.interval": "500 ms",
-    "distributed.worker.profile.interval": "100 ms",
+    "distributed.admin.tick.interval": "500ms",
+    "distributed.worker.profile.interval": "100ms",
 }
 """dask's configuration for a cluster that `pfb` starts."""
 

@@ -52,8 +52,6 @@ class ModelImage:
     """``ICRS``, ``FK5``, ``FK4``, or nothing if the file does not say."""
     others: tuple[tuple[str, tuple[Plane, ...]], ...] = ()
     """The same bands of Q, U and V, of those that there are."""
-    apparent: bool = True
-    """Read the model of a dataset behind the primary beam of its run, as visibilities have it, and not the sky before it."""
 
     @property
     def name(self) -> str:
@@ -116,8 +114,7 @@ def read_plane(model: ModelImage, band: int, blank: float = 0.0, product: str = 
     """Read the (nx, ny) float64 image of a band; blank pixels, which are not finite, become `blank`."""
     path, at = (model.planes if product == "I" else dict(model.others)[product])[band]
     if _is_dataset(path):
-        own = StoredPlane(*at)
-        image = apparent_model(path, own) if model.apparent else store.read(path, "model", own)
+        image = apparent_model(path, StoredPlane(*at))
     else:
         with fits.open(path, memmap=True) as hdus:
             # One plane only is read.

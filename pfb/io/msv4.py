@@ -12,17 +12,19 @@ from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import erfa
 import numpy as np
 import pyarrow
-import xarray as xr
-import zarr
 from numpy.typing import NDArray
 
 from pfb.errors import InputError
 from pfb.types import Real
+
+if TYPE_CHECKING:  # they take a second to import, which every worker would that reads measurement sets only
+    import xarray as xr
+    import zarr
 
 VISIBILITY = "VISIBILITY"
 SCALARS = ("TIME", "FIELD_ID", "SCAN_NUMBER", "ANTENNA1", "ANTENNA2", "DATA_DESC_ID", "STATE_ID", "FLAG_ROW")
@@ -131,6 +133,9 @@ def partitions(path: str) -> list[Partition]:
     InputError
         If there is none, or it lacks what the schema demands.
     """
+    import xarray as xr
+    import zarr
+
     root = zarr.open_group(path, mode="r")
     groups = sorted(name for name, own in [("", root), *_subgroups(root)] if VISIBILITY in own)
     if not groups:
@@ -154,6 +159,8 @@ def _subgroups(group: zarr.Group, prefix: str = "") -> Iterator[tuple[str, zarr.
 
 
 def _child(path: str, group: str, child: str) -> xr.Dataset:
+    import xarray as xr
+
     try:
         return xr.open_zarr(path, group=f"{group}/{child}" if group else child, **_OPTIONS)
     except (FileNotFoundError, KeyError) as error:

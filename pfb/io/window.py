@@ -46,11 +46,11 @@ class Window:
     fields: tuple[int, ...]
     scans: tuple[int, ...] | None
     """None: all."""
-    times: tuple[tuple[float, float], ...] | None
+    times: tuple[tuple[float, float], ...] | None = None
     """Ranges of TIME in MJD seconds; None: all."""
-    uv: UVRange | None
+    uv: UVRange | None = None
     """Lengths of the baselines whose samples are used; None: all."""
-    lengths: tuple[float, float] | None
+    lengths: tuple[float, float] | None = None
     """Lengths in metres of the baselines whose rows are used, which is what `uv` comes to for all windows of the set."""
     rows: int
     """Selected rows, which are cross-correlations only."""

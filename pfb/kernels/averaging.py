@@ -14,7 +14,6 @@ from typing import NamedTuple
 import numba
 import numpy as np
 from numpy.typing import NDArray
-from scipy.optimize import brentq
 
 from pfb.kernels.weighting import LIGHTSPEED
 from pfb.types import Complex, Real, Visibilities
@@ -103,7 +102,10 @@ def turns(baseline: Real, corner: tuple[float, float, float]) -> Real:
 
 def turns_allowed(kept: float) -> float:
     """Return the n for which sinc(pi n) is `kept`, at most 1."""
-    return float(brentq(lambda n: np.sinc(n) - kept, 0.0, 1.0))
+    low, high = 0.0, 1.0
+    while (middle := (low + high) / 2) not in (low, high):  # sinc falls all the way
+        low, high = (middle, high) if np.sinc(middle) > kept else (low, middle)
+    return low
 
 
 def groups(averaging: Averaging, rows: Rows, freq: Real) -> list[Group]:

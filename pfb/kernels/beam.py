@@ -14,8 +14,6 @@ from typing import NamedTuple
 
 import ducc0
 import numpy as np
-from scipy.ndimage import binary_dilation, label
-from scipy.optimize import least_squares
 
 from pfb.errors import InputError, ShapeError
 from pfb.kernels.convolution import convolve
@@ -243,6 +241,8 @@ def from_spread(matrix: Real) -> Beam:
 
 def _lobe(psf: Real) -> tuple[Real, Real, Real, bool]:
     """Offsets from the centre in pixels and values, relative to the centre's, of the central lobe; whether it is usable."""
+    from scipy.ndimage import binary_dilation, label  # takes longer to import than most tasks that need this module take
+
     nx, ny = psf.shape
     peak = float(psf[nx // 2, ny // 2])
     half = 16
@@ -266,6 +266,8 @@ def _lobe(psf: Real) -> tuple[Real, Real, Real, bool]:
 
 def _least_squares(x: Real, y: Real, value: Real) -> Real | None:
     """Spread in pixels^2 of the Gaussian of peak 1 closest to `value`, or None if there is none."""
+    from scipy.optimize import least_squares
+
     basis = np.stack([x * x, 2 * x * y, y * y], axis=1)
     gaussian = lambda q: np.exp(-basis @ q)
     # The logarithm is linear in q; weights make it nearly the problem to be solved, so it is a good start.

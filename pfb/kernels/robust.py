@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import brentq, minimize_scalar
 
 from pfb.types import Complex, Real
 
@@ -101,6 +100,8 @@ def fit(samples: Sequence[Real], nu: float | None = None) -> StudentT:
 
 def _freedom(q: Real) -> float:
     """Return nu of largest likelihood."""
+    from scipy.optimize import minimize_scalar  # takes a while, and few runs need it
+
     middle = float(np.median(q[q > 0]))
 
     def shape(logarithm: float) -> float:
@@ -117,6 +118,7 @@ def _freedom(q: Real) -> float:
 
 def _scale(q: Real, nu: float) -> float:
     """Return s^2 of largest likelihood for a given nu: the mean of q / (nu s^2 + q) is 2 / (nu + 2)."""
+    from scipy.optimize import brentq
 
     def excess(logarithm: float) -> float:
         return float((q / (nu * np.exp(logarithm) + q)).mean()) - 2 / (nu + 2)

@@ -27,7 +27,7 @@ from pfb.pipeline.checkpoint import REWEIGHTING, Safety, Saved
 from pfb.pipeline.imaging import Imaged, Run, run_stage
 from pfb.pipeline.masking import Masks, masked
 from pfb.pipeline.planning import Plan, precision_of
-from pfb.pipeline.primary_beam import Beams, facts
+from pfb.pipeline.primary_beam import Beams
 from pfb.pipeline.reporting import Reporter
 from pfb.pipeline.robust import Robust
 from pfb.pipeline.statistics import measure
@@ -159,10 +159,7 @@ class Algorithm(ABC):
         run, names = self.run, self.run.names
         if not self.config.model:
             return []
-        products, shape = run.plan.products, run.plan.geometry.shape
-        # A run that sees the sky through a beam wants the sky before it.
-        beam = facts(self.config)
-        model = replace(open_model(self.config.model), apparent=beam is None or beam["applied"] != "model")
+        model, products, shape = open_model(self.config.model), run.plan.products, run.plan.geometry.shape
         mix = spectral_mix(model, [replace(band, freq=self.imaged.freq[band.index]) for band in run.plan.bands])
         graph: Graph = {}
         images, constraints, lit = [], [], []

@@ -169,7 +169,7 @@ SPOILT = {
     "short ones flagged": (dict(flagged_below=1e6), r"all selected samples of .*a\.ms are flagged; select others or unflag"),
     "weights": (
         dict(weight_spectrum="zero", weight="zero"),
-        r"has no usable weights \(WEIGHT_SPECTRUM is all zero, WEIGHT is all zero\); fill one of them",
+        r"has no usable weights \(WEIGHT_SPECTRUM is all zero, WEIGHT is all zero\); image with --weight-column SIGMA",
     ),
     "no column": (dict(corrected_data=False, empty_columns=("DATA",)), r"DATA of .*a\.ms has empty cells .*; choose another"),
     "baselines": (dict(uvw_factor=(0, 0, 0)), r"UVW is zero in all selected rows, .*: compute the baselines of the set$"),
@@ -259,7 +259,7 @@ def fail_on_call(count, error):
 
 
 FAILURES = {
-    "while reading": (graphs.samples, "join", fail_on_call(2, RuntimeError("disk gone")), 1),
+    "while reading": (graphs.samples, "clip_strongest", fail_on_call(2, RuntimeError("disk gone")), 1),
     "while gridding": (Gridder, "psf", fail_on_call(3, MemoryError()), 1),
     "in a major cycle": (Gridder, "residual", fail_on_call(6, RuntimeError("disk gone")), 1),
     "between major cycles": (clean, "rows", fail_on_call(1, KeyboardInterrupt()), 130),

@@ -22,8 +22,8 @@ def window(freq, width=None, spw=0):
     freq = np.asarray(freq, float)
     width = np.broadcast_to(np.diff(freq).mean() if width is None else width, freq.shape)
     return Window(
-        path="unread.ms", stamp=0, data_desc_id=spw, spw=spw, fields=(0,), scans=None, times=None, uv=None, lengths=None, rows=10,
-        freq=freq, width=width, channels=np.arange(freq.size), stored_channels=freq.size, correlations=(9, 12),
+        path="unread.ms", stamp=0, data_desc_id=spw, spw=spw, fields=(0,), scans=None, rows=10, freq=freq, width=width,
+        channels=np.arange(freq.size), stored_channels=freq.size, correlations=(9, 12),
     )  # fmt: skip
 
 

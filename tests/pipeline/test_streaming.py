@@ -223,7 +223,7 @@ for stream in ("always", "never"):
 def test_a_set_ten_times_the_memory_is_imaged(tmp_path):
     """What a run takes above a process that has imaged a tiny set, at most, as the kernel counts it."""
     tiny = small_set(tmp_path / "tiny.ms").path
-    large = small_set(tmp_path / "large.ms", nant=24, nchan=64, scan_length=16.0, dump=8.0, rfi=0.0).path
+    large = small_set(tmp_path / "large.ms", nant=24, nchan=80, scan_length=16.0, dump=8.0, rfi=0.0).path
     size = sum(f.stat().st_size for f in Path(large).rglob("*") if f.is_file())
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), tiny, large],
