@@ -24,7 +24,7 @@ from pfb.pipeline.planning import Plan, dictionary_of, parse_products
 
 GIB = 2**30
 
-PROCESS = 450 * 2**20
+PROCESS = 490 * 2**20
 """Bytes of a process that has done nothing: Python, libraries, compiled kernels."""
 
 GRIDDING = 50
