@@ -14,10 +14,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import click
 import wsclean
 from stages import Recorder
-from synthetic import OBSERVATION, OPTIONS, Result, configure, run_pfb, run_wsclean, scores, simulate
+from synthetic import OBSERVATION, OPTIONS, Result, configure, printed, run_pfb, run_wsclean, scores, simulate
 
 from pfb.cli.console import Console
 from pfb.config.components import ALGORITHMS, CLEAN
@@ -76,21 +75,16 @@ def table(results: Sequence[Result]) -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit code."""
     arguments, options = parser().parse_known_args(argv)
-    unknown = set(arguments.algorithms.split(",")) - set(ALGORITHMS)
-    try:
-        if unknown:
+
+    def work() -> str:
+        if unknown := set(arguments.algorithms.split(",")) - set(ALGORITHMS):
             raise PfbError(f"--algorithms has {', '.join(sorted(unknown))} but must be of {', '.join(ALGORITHMS)}")
         results = run(arguments, options, Console(quiet="--quiet" in options))
-    except PfbError as error:
-        print(f"cleaning: {error}", file=sys.stderr)
-        return error.exit_code
-    except click.ClickException as error:
-        print(f"cleaning: {error.format_message()}", file=sys.stderr)
-        return error.exit_code
-    out = arguments.folder / "cleaning.json"
-    out.write_text(json.dumps([r._asdict() | {"score": r.score._asdict()} for r in results], indent=1))
-    print(f"\n{table(results)}\n\nwritten to {out}")
-    return 0
+        out = arguments.folder / "cleaning.json"
+        out.write_text(json.dumps([r._asdict() | {"score": r.score._asdict()} for r in results], indent=1))
+        return f"\n{table(results)}\n\nwritten to {out}"
+
+    return printed("cleaning", work)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,9 @@ from pfb.cli.console import Console
 from pfb.errors import PfbError
 from pfb.io.simulated_set import lay_out, write_set
 from pfb.io.sky import Component, direction_cosines, offset
-from pfb.kernels.weighting import LIGHTSPEED
 from pfb.pipeline import clean
 from pfb.pipeline.reporting import Reporter, Silent
+from pfb.types import LIGHTSPEED
 
 OPTIONS = dict(npix="864", cell=4.0, nband=4, weighting="briggs", robust=0.0)
 LONGEST = 22_000.0

@@ -16,7 +16,6 @@ from typing import NamedTuple
 import numpy as np
 
 from pfb.io.simulated_array import antenna_uvw, dishes, mjd_seconds
-from pfb.kernels.weighting import LIGHTSPEED
 from pfb.operators.hessian import PsfHessian
 from pfb.operators.measurement import Gridder
 from pfb.operators.preconditioner import Preconditioner
@@ -25,7 +24,7 @@ from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.sara import SHIFT
 from pfb.solvers.lanczos import largest_eigenvalue, start_vector
 from pfb.solvers.primal_dual import Minimisation, solve
-from pfb.types import Real, Visibilities
+from pfb.types import LIGHTSPEED, Real, Visibilities
 
 BASES = ("self", "db1", "db2", "db3")
 FREQ = (0.96e9, 1.18e9, 1.39e9, 1.61e9)

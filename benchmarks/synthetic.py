@@ -13,7 +13,7 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from types import MappingProxyType
@@ -220,19 +220,28 @@ def benchmark(arguments: argparse.Namespace, config: Clean, report: Reporter) ->
     return f"\n{markdown(recorder)}\n\n{scores(results)}\n\nwritten to {out}"
 
 
+def printed(name: str, work: Callable[[], str]) -> int:
+    """Print what a benchmark of that name returns, or its error in one sentence; returns the exit code."""
+    try:
+        print(work())
+    except PfbError as error:
+        print(f"{name}: {error}", file=sys.stderr)
+        return error.exit_code
+    except click.ClickException as error:
+        print(f"{name}: {error.format_message()}", file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the benchmark; returns the exit code."""
     arguments, options = parser().parse_known_args(argv)
-    try:
+
+    def work() -> str:
         config = configure(options, str(arguments.folder / "pfb"))
-        print(benchmark(arguments, config, Console(quiet=config.quiet)))
-    except PfbError as error:
-        print(f"synthetic: {error}", file=sys.stderr)
-        return error.exit_code
-    except click.ClickException as error:
-        print(f"synthetic: {error.format_message()}", file=sys.stderr)
-        return error.exit_code
-    return 0
+        return str(benchmark(arguments, config, Console(quiet=config.quiet)))
+
+    return printed("synthetic", work)
 
 
 if __name__ == "__main__":

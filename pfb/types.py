@@ -11,6 +11,9 @@ from numpy.typing import NDArray
 Real = NDArray[np.floating[Any]]
 Complex = NDArray[np.complexfloating[Any, Any]]
 
+LIGHTSPEED = 299792458.0
+"""In m/s."""
+
 CORRELATION_NAMES = {
     1: "I", 2: "Q", 3: "U", 4: "V", 5: "RR", 6: "RL", 7: "LR", 8: "LL", 9: "XX", 10: "XY", 11: "YX", 12: "YY"
 }  # fmt: skip

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from pfb.io.sky import Component, direction_cosines
-from pfb.types import CORRELATIONS, Complex, Real
-
-_SPEED_OF_LIGHT = 299792458.0
+from pfb.types import CORRELATIONS, LIGHTSPEED, Complex, Real
 
 # Rows at a time, so that what one component needs stays in the cache.
 _ROWS = 4096
@@ -81,7 +79,7 @@ def _stokes(
     total: dict[str, Complex] = {s: np.zeros((len(freq), len(uvw)), np.complex128) for s in used}
     for c, power in zip(sky, response, strict=True):
         l, m, n = direction_cosines(c.ra, c.dec, *centre)
-        phase = 2 * np.pi / _SPEED_OF_LIGHT * (uvw @ np.array([l, m, n - 1.0]))
+        phase = 2 * np.pi / LIGHTSPEED * (uvw @ np.array([l, m, n - 1.0]))
         fringe = np.exp(1j * phase * freq[0])
         # From one channel to the next the phase advances by the same angle: one product instead of one exponential.
         step = np.exp(1j * phase * (freq[1] - freq[0])) if len(freq) > 1 else None
@@ -102,4 +100,4 @@ def _width(uvw: Real, c: Component) -> Real:
     along, across = uvw[:, 0] * sine + uvw[:, 1] * cosine, uvw[:, 0] * cosine - uvw[:, 1] * sine
     minor = c.fwhm if c.minor is None else c.minor
     scaled: Real = (c.fwhm * along) ** 2 + (minor * across) ** 2
-    return np.pi**2 / (4 * np.log(2) * _SPEED_OF_LIGHT**2) * scaled
+    return np.pi**2 / (4 * np.log(2) * LIGHTSPEED**2) * scaled

@@ -15,7 +15,7 @@ from astropy.coordinates import Angle
 from astropy.table import Column, Table
 
 from pfb.errors import InputError
-from pfb.types import Real
+from pfb.types import LIGHTSPEED, Real
 
 _UNITS = {
     "ra": units.deg,
@@ -34,7 +34,6 @@ _UNITS = {
 }
 """The columns of a file, and their units in a YAML file where none is written."""
 
-_SPEED_OF_LIGHT = 299792458.0
 _ANGLES = ("ra", "dec", "fwhm", "minor", "pa")
 # Columns that are left out where no component has them.
 _RARE = ("curvature", "minor", "pa", "rm")
@@ -92,7 +91,7 @@ class Component:
             return flux
         flux = np.asarray(fluxes[:, None] * x ** (self.alpha + self.curvature * np.log(x)))
         if self.rm:
-            turned = (flux[1] + 1j * flux[2]) * np.exp(2j * self.rm * (_SPEED_OF_LIGHT / self.ref_freq) ** 2 * (x**-2 - 1))
+            turned = (flux[1] + 1j * flux[2]) * np.exp(2j * self.rm * (LIGHTSPEED / self.ref_freq) ** 2 * (x**-2 - 1))
             flux[1], flux[2] = turned.real, turned.imag
         return flux
 

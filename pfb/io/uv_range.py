@@ -9,10 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pfb.errors import InputError
-from pfb.types import Real
-
-SPEED_OF_LIGHT = 299792458.0
-"""In m/s."""
+from pfb.types import LIGHTSPEED, Real
 
 _UNITS = {
     "": ("wavelengths", 1.0), "lambda": ("wavelengths", 1.0), "klambda": ("wavelengths", 1e3), "Mlambda": ("wavelengths", 1e6),
@@ -36,7 +33,7 @@ class UVRange:
     def in_metres(self, lowest: float, highest: float) -> tuple[float, float]:
         """Return the least and greatest length of a row that has any sample in the range, for frequencies in Hz."""
         low, high = self.wavelengths
-        return max(self.metres[0], low * SPEED_OF_LIGHT / highest), min(self.metres[1], high * SPEED_OF_LIGHT / lowest)
+        return max(self.metres[0], low * LIGHTSPEED / highest), min(self.metres[1], high * LIGHTSPEED / lowest)
 
     def channels(self, length: Real, freq: Real) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the first channel in the range of every row, and the one after the last; equal where there is none.
@@ -50,7 +47,7 @@ class UVRange:
         """
         low, high = self.wavelengths
         with np.errstate(divide="ignore", invalid="ignore"):
-            per_wave = SPEED_OF_LIGHT / length
+            per_wave = LIGHTSPEED / length
             first = np.searchsorted(freq, low * per_wave, side="left") if low else np.zeros(len(length), np.int64)
             after = np.searchsorted(freq, high * per_wave, side="right") if high < np.inf else np.full(len(length), len(freq))
         within = (length >= self.metres[0]) & (length <= self.metres[1])

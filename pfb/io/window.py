@@ -14,8 +14,8 @@ from pfb.io.casa_tables import RowFilter, RowRuns, Rows, cross_rows, main_table
 from pfb.io.channels import usable_widths
 from pfb.io.description import RowGroup, SetDescription, SpectralWindow
 from pfb.io.expression import parse_terms
-from pfb.io.uv_range import SPEED_OF_LIGHT, UVRange
-from pfb.types import Real
+from pfb.io.uv_range import UVRange
+from pfb.types import LIGHTSPEED, Real
 
 Ranges = list[tuple[int, int]]
 """First and last of each range, both included."""
@@ -257,7 +257,7 @@ def _lengths(table: Any, rows: Rows, window: Window, longest: bool) -> Real:
     first, after = (window.uv or UVRange()).channels(metres, window.freq)
     bad |= after <= first
     at = np.where(bad, 0, after - 1 if longest else first)
-    return np.where(bad, -1.0, [metres, metres * window.freq[at] / SPEED_OF_LIGHT])
+    return np.where(bad, -1.0, [metres, metres * window.freq[at] / LIGHTSPEED])
 
 
 def _unflagged(table: Any, rows: Rows, window: Window) -> NDArray[np.bool_]:

@@ -15,8 +15,7 @@ import numba
 import numpy as np
 from numpy.typing import NDArray
 
-from pfb.kernels.weighting import LIGHTSPEED
-from pfb.types import Complex, Real, Visibilities
+from pfb.types import LIGHTSPEED, Complex, Real, Visibilities
 
 SLACK = 1e-3
 """Of an interval: a time stamp that was rounded still counts to its own."""

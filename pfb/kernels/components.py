@@ -7,9 +7,7 @@ from typing import Any
 import numba
 import numpy as np
 
-from pfb.types import Complex, Real
-
-SPEED_OF_LIGHT = 299792458.0
+from pfb.types import LIGHTSPEED, Complex, Real
 
 
 def component_visibilities(uvw: Real, freq: Real, direction: Real, spread: Real, flux: Real) -> Complex:
@@ -43,8 +41,8 @@ def component_visibilities(uvw: Real, freq: Real, direction: Real, spread: Real,
     vis = np.zeros((len(flux), len(uvw), len(freq)), np.complex128)
     steps = np.diff(freq)
     even = len(freq) > 2 and bool(np.ptp(steps) <= 1e-13 * freq[-1])
-    decay = np.pi**2 / (4 * np.log(2) * SPEED_OF_LIGHT**2) * spread
-    _sum(uvw, np.asarray(freq, np.float64), even, direction * (2 * np.pi / SPEED_OF_LIGHT), decay, flux, vis)
+    decay = np.pi**2 / (4 * np.log(2) * LIGHTSPEED**2) * spread
+    _sum(uvw, np.asarray(freq, np.float64), even, direction * (2 * np.pi / LIGHTSPEED), decay, flux, vis)
     return vis
 
 

@@ -9,8 +9,7 @@ from typing import Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from pfb.kernels.weighting import LIGHTSPEED
-from pfb.types import Real, Visibilities
+from pfb.types import LIGHTSPEED, Real, Visibilities
 
 SHIFT = 44
 """Bits of an amplitude that `strongest` leaves out of its histogram, in which steps are a 256th of the amplitude then."""

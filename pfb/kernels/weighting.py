@@ -9,9 +9,8 @@ import numba
 import numpy as np
 
 from pfb.kernels.beam import LN16, spread
-from pfb.types import Beam, Real
+from pfb.types import LIGHTSPEED, Beam, Real
 
-LIGHTSPEED = 299792458.0
 GRID_OVERSIZE = 1.7
 """Size of the grid of counts over that of the image."""
 

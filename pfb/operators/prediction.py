@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pfb.kernels.components import SPEED_OF_LIGHT, component_visibilities, local_frame, spreads
+from pfb.kernels.components import component_visibilities, local_frame, spreads
 from pfb.kernels.gridding import degrid
 from pfb.kernels.phase_centre import move
-from pfb.types import CORRELATIONS, Complex, Real
+from pfb.types import CORRELATIONS, LIGHTSPEED, Complex, Real
 
 
 class PlacedImage(NamedTuple):
@@ -91,7 +91,7 @@ class ImagePredictor:
             )  # fmt: skip
             vis[:, used] += own * share[used]
         if elsewhere:
-            vis *= np.exp(2j * np.pi / SPEED_OF_LIGHT * path[:, None] * freq)
+            vis *= np.exp(2j * np.pi / LIGHTSPEED * path[:, None] * freq)
         return vis
 
 

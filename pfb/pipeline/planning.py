@@ -15,12 +15,11 @@ from pfb.io.feed_angles import require_feed_angles
 from pfb.io.measurement_set import SelectedData, Window, pieces
 from pfb.kernels.gridding import good_even
 from pfb.kernels.stokes import PRODUCTS, available, require
-from pfb.kernels.weighting import LIGHTSPEED
 from pfb.operators.wavelets import Dictionary
 from pfb.pipeline.averaging import averaged, averaging_of, fraction_left, smearing
 from pfb.pipeline.loading import Loader
 from pfb.pipeline.primary_beam import BeamModel, choose
-from pfb.types import Band, Geometry, Plane, Real
+from pfb.types import LIGHTSPEED, Band, Geometry, Plane, Real
 
 DEFAULT_NBAND = 4
 DIGITS = 3

@@ -17,9 +17,8 @@ from pfb.kernels.beam import restore
 from pfb.kernels.chi_squared import NBIN, Expected
 from pfb.kernels.noise import robust_rms
 from pfb.kernels.quality import Source, brightest, deepest_bowl, source_at
-from pfb.kernels.weighting import LIGHTSPEED
 from pfb.pipeline.products import Images
-from pfb.types import Band, Real
+from pfb.types import LIGHTSPEED, Band, Real
 
 NOISE = 0.3, 1.6
 """Noise of the residual over that of the weights: 1.25 to 1.4 where a threshold ends, less where pixels are few."""

@@ -14,12 +14,6 @@ from pfb.io.measurement_set import Selection, release, select
 from tests.observations import change, read_window, small_set
 
 
-@pytest.fixture(autouse=True)
-def _close_everything():
-    yield
-    release()
-
-
 def add_column(path, name, values):
     """Add a column with a cell of these values in every row."""
     release()

@@ -52,12 +52,6 @@ SELECTIONS = {
 REAL = {"3c273_vla_8ghz": {}, "3c345_vlba_43ghz": {}, "m87_eht_227ghz": {}, "ngc5921_vla_hi": dict(field="N5921_2", scan="2~4")}
 
 
-@pytest.fixture(autouse=True)
-def _close_everything():
-    yield
-    release()
-
-
 @pytest.fixture(scope="module")
 def plain(tmp_path_factory):
     return small_set(tmp_path_factory.mktemp("plain") / "plain.ms", calibrators=True, nspw=2, scans=2, autocorrelations=True)

@@ -13,14 +13,8 @@ import zarr
 
 from pfb.errors import InputError
 from pfb.io import casa_tables, msv4
-from pfb.io.measurement_set import Selection, describe, pieces, read, release, select
+from pfb.io.measurement_set import Selection, describe, pieces, read, select
 from tests.observations import read_window, small_set, to_store
-
-
-@pytest.fixture(autouse=True)
-def _close_everything():
-    yield
-    release()
 
 
 @pytest.fixture(scope="module")

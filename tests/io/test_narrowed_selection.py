@@ -7,18 +7,12 @@ import numpy as np
 import pytest
 
 from pfb.errors import InputError
-from pfb.io.measurement_set import Selection, release, select
+from pfb.io.measurement_set import Selection, select
 from pfb.io.time_ranges import iso
 from pfb.io.uv_range import parse_uv_range
 from tests.observations import read_window, small_set
 
 C = 299792458.0
-
-
-@pytest.fixture(autouse=True)
-def _close_everything():
-    yield
-    release()
 
 
 @pytest.fixture(scope="module")

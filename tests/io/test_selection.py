@@ -17,12 +17,6 @@ from tests.observations import change, read_window, small_set
 C = 299792458.0
 
 
-@pytest.fixture(autouse=True)
-def _close_everything():
-    yield
-    release()
-
-
 @pytest.fixture(scope="module")
 def sets(tmp_path_factory):
     """Return a function that gives a set of some layout, written once."""

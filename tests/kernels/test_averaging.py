@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pfb.kernels.averaging import LIGHTSPEED, Averaging, Means, Rows, average, groups, intervals, turns_allowed
+from pfb.kernels.averaging import Averaging, Means, Rows, average, groups, intervals, turns_allowed
+from pfb.types import LIGHTSPEED
 
 NANT, DUMP, NTIME = 4, 8.0, 13
 CORNER = (0.012, 0.015, 0.0002)

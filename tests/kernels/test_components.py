@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from astropy.coordinates import SkyCoord
 
-from pfb.kernels.components import SPEED_OF_LIGHT, component_visibilities, local_frame, spreads
+from pfb.kernels.components import component_visibilities, local_frame, spreads
+from pfb.types import LIGHTSPEED
 
 EVEN, UNEVEN = np.linspace(1.0e9, 1.3e9, 4), np.array([0.9e9, 1.0e9, 1.25e9])
 
@@ -14,7 +15,7 @@ def naive(uvw, freq, direction, flux):
     for s, of_stokes in enumerate(flux):
         for c, of_component in enumerate(of_stokes):
             for k, nu in enumerate(freq):
-                vis[s, :, k] += of_component[k] * np.exp(2j * np.pi * nu / SPEED_OF_LIGHT * (uvw @ direction[c]))
+                vis[s, :, k] += of_component[k] * np.exp(2j * np.pi * nu / LIGHTSPEED * (uvw @ direction[c]))
     return vis
 
 
@@ -42,7 +43,7 @@ def test_a_gaussian_is_the_sum_over_its_pixels(rng):
     pixels = np.exp(-4 * np.log(2) * ((along / major) ** 2 + (across / minor) ** 2))
     pixels *= 2.0 / pixels.sum()
     places = np.stack([l.ravel() + l0, m.ravel() + m0, np.zeros(l.size)], axis=1)
-    expected = [[pixels.ravel() @ np.exp(2j * np.pi * nu / SPEED_OF_LIGHT * (places @ b)) for nu in freq] for b in uvw]
+    expected = [[pixels.ravel() @ np.exp(2j * np.pi * nu / LIGHTSPEED * (places @ b)) for nu in freq] for b in uvw]
     assert np.abs(vis).min() < 1.8 < np.abs(vis).max(), "resolved by some"
     np.testing.assert_allclose(vis[0], expected, atol=2e-7)
 

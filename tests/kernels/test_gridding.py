@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from pfb.kernels.gridding import degrid, good_even, grid, grid_psf
+from pfb.types import LIGHTSPEED
 
-LIGHTSPEED = 299792458.0
 CELL = 4e-3  # a field of several degrees: the w-term turns the phase by whole turns
 FREQ = np.array([0.9e9, 1.0e9, 1.15e9])
 SHAPES = [(16, 16), (17, 16), (15, 22), (13, 11), (1, 9), (1, 1)]

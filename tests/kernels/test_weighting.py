@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 
 from pfb.kernels.weighting import box_sums, briggs, count, counts_shape, densities, density, taper, uniform
-from pfb.types import Beam
+from pfb.types import LIGHTSPEED, Beam
 
-LIGHTSPEED = 299792458.0
 CELL = 1e-4
 FREQ = np.array([1.0e9, 1.2e9])
 SHAPE = (20, 14)

@@ -15,12 +15,11 @@ from pfb.operators import hessian
 from pfb.operators.hessian import ACCURACY, W_ACCURACY, PsfHessian, VisibilityHessian
 from pfb.operators.measurement import Gridder
 from pfb.testing import check_adjoint
-from pfb.types import Visibilities
+from pfb.types import LIGHTSPEED, Visibilities
 from tests.operators.bands import wsum
 
 SHAPES = [(8, 8), (7, 9), (10, 7)]
 CELL = 1e-3
-LIGHTSPEED = 299792458.0
 
 
 def matrix_of(op):

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from pfb.operators.measurement import Gridder, Measurement
-from pfb.types import Visibilities
+from pfb.types import LIGHTSPEED, Visibilities
 from tests.operators.bands import wsum
 
-LIGHTSPEED = 299792458.0
 SHAPE, CELL = (13, 10), 4e-3
 GRIDDER = Gridder(SHAPE, CELL, epsilon=1e-10)
 

@@ -17,10 +17,9 @@ from pfb.io.fits import HeaderInfo, write_cube
 from pfb.io.model_column import exclusive
 from pfb.io.simulated_set import CIRCULAR
 from pfb.io.sky import Component, direction_cosines, offset, write_sky
-from pfb.kernels.components import SPEED_OF_LIGHT
 from pfb.pipeline import clean, image, predict
 from pfb.pipeline.reporting import Silent
-from pfb.types import Band, Geometry, Observation
+from pfb.types import LIGHTSPEED, Band, Geometry, Observation
 from tests.observations import change, small_set
 from tests.pipeline.small_runs import FEW, stokes_i
 
@@ -76,7 +75,7 @@ def direct(uvw, freq, geometry, fluxes, ra=RA, dec=DEC):
     for (x, y), flux in fluxes.items():
         l, m = -(x - geometry.nx // 2) * geometry.cell, (y - geometry.ny // 2) * geometry.cell
         place = np.array(direction_cosines(*offset(geometry.ra, geometry.dec, l, m), ra, dec)) - [0, 0, 1]
-        vis += flux * np.exp(2j * np.pi / SPEED_OF_LIGHT * (uvw @ place)[:, None] * freq)
+        vis += flux * np.exp(2j * np.pi / LIGHTSPEED * (uvw @ place)[:, None] * freq)
     return vis
 
 
@@ -238,7 +237,7 @@ def test_every_field_is_predicted_about_its_own_centre(make, tmp_path):
     freq = made.layout.windows[0].freq
     for i, f in enumerate(made.layout.fields):
         place = np.array(direction_cosines(RA + 0.001, DEC + 0.002, f.ra, f.dec)) - [0, 0, 1]
-        expected = 1.5 * np.exp(2j * np.pi / SPEED_OF_LIGHT * (uvw[field == i] @ place)[:, None] * freq)
+        expected = 1.5 * np.exp(2j * np.pi / LIGHTSPEED * (uvw[field == i] @ place)[:, None] * freq)
         # The list has 1e-5 arcsec; calibrators are a radian away.
         np.testing.assert_allclose(vis[field == i, :, 0], expected, atol=1e-4)
 
